@@ -1,0 +1,120 @@
+"""Load a study: YAML -> edits -> schema -> names checked -> `Study`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from overtone.errors import UserError, unknown_name
+from overtone.study.cells import Experiment, experiment_cells, transplant_bases
+from overtone.study.schema import check
+
+ROOT = Path(__file__).resolve().parents[3]
+_LISTS = ("corpora", "tokenizers", "architectures", "sizes", "lengths", "seeds")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A validated study. `data` is the resolved YAML; the other fields are its sections."""
+
+    name: str
+    data: Mapping[str, Any]
+    protocols: Mapping[str, Any]
+    corpora: Mapping[str, Any]
+    tokenizers: Mapping[str, Any]
+    architectures: Mapping[str, Any]
+    sizes: Mapping[str, Any]
+    experiments: Mapping[str, Experiment]
+    lr_sweep: Mapping[str, Any]
+    transplants: Mapping[str, Any]
+    benchmarks: Mapping[str, Any]
+    audits: Mapping[str, Any]
+
+    @property
+    def verdicts(self) -> bool:
+        """Whether this study may decide claims."""
+        return bool(self.data["verdicts"])
+
+
+def workflow_root() -> Path:
+    """The repository root: where Snakefile, workflow/ and papers/ stand."""
+    return ROOT
+
+
+def study_names(root: Path | None = None) -> list[str]:
+    """Names of the studies that ship with the workflow."""
+    return sorted(path.stem for path in ((root or ROOT) / "workflow" / "studies").glob("*.yaml"))
+
+
+def load_study(source: str | Path, edits: Mapping[str, Any] | None = None, root: Path | None = None) -> Study:
+    """Load a study by name (workflow/studies/NAME.yaml), by YAML path, or from a resolved study.json.
+
+    `edits` is merged over it key by key (a list or a scalar replaces). Every mistake is a UserError.
+    """
+    path = Path(source)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        path = (root or ROOT) / "workflow" / "studies" / f"{source}.yaml"
+        if not path.is_file():
+            raise unknown_name("config key 'study'", str(source), study_names(root))
+    if not path.is_file():
+        raise UserError(f"study file {path}: not found. Give the name of a study ({', '.join(study_names(root))}) or a file.")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"study file {path}: not valid YAML ({' '.join(str(error).split())}).") from None
+    return resolve_study(data, edits, where=path.name)
+
+
+def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str = "study") -> Study:
+    """Merge, fill in defaults, validate and check every name that the study refers to."""
+    merged = _merge(copy.deepcopy(data), edits or {}) if isinstance(data, dict) else data
+    resolved = check("study", merged, where)
+    for kind in ("tokenizers", "architectures", "sizes"):
+        for key, value in resolved[kind].items():
+            resolved[kind][key] = value or {}
+    experiments = {
+        name: Experiment(name, item["protocol"], *(tuple(item[key]) for key in _LISTS))
+        for name, item in sorted(resolved["experiments"].items())
+    }
+    registry = corpus_registry()
+    for name in sorted({corpus for item in experiments.values() for corpus in item.corpora} | set(resolved["corpora"])):
+        if name not in registry:
+            raise unknown_name(f"{where}: corpus", name, registry)
+        resolved["corpora"].setdefault(name, {})
+    study = Study(
+        name=resolved["study"], data=resolved, protocols=resolved["protocols"], corpora=resolved["corpora"],
+        tokenizers=resolved["tokenizers"], architectures=resolved["architectures"], sizes=resolved["sizes"],
+        experiments=experiments, lr_sweep=resolved["lr_sweep"], transplants=resolved["transplants"],
+        benchmarks=resolved["benchmarks"], audits=resolved["audits"],
+    )
+    for name in experiments:
+        experiment_cells(study, name)
+    transplant_bases(study)
+    return study
+
+
+@cache
+def _corpora(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def corpus_registry(root: Path | None = None) -> dict[str, Any]:
+    """workflow/corpora.yaml: where each corpus comes from, with digests and revisions."""
+    return _corpora((root or ROOT) / "workflow" / "corpora.yaml")
+
+
+def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in edits.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = json.loads(json.dumps(value))
+    return base

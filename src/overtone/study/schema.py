@@ -1,0 +1,95 @@
+"""JSON schemas of studies, config, claims and results, with errors that name key, value and what is allowed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from overtone.errors import UserError, unknown_name
+
+SCHEMAS = Path(__file__).resolve().parents[3] / "workflow" / "schemas"
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """The schema workflow/schemas/NAME.schema.json."""
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+@cache
+def _validator(name: str) -> Any:
+    definition = schema(name)
+    jsonschema.Draft202012Validator.check_schema(definition)
+    return jsonschema.Draft202012Validator(definition)
+
+
+def check(name: str, value: Any, where: str) -> Any:
+    """Validate `value` against schema NAME; returns a copy with the schema's defaults filled in.
+
+    Raises UserError with the first problem: `where: key: found; allowed; nearest valid name`.
+    """
+    filled = copy.deepcopy(value)
+    _fill(schema(name), filled, schema(name))
+    problems = sorted(_validator(name).iter_errors(filled), key=lambda problem: [str(part) for part in problem.absolute_path])
+    if problems:
+        raise _explain(problems[0], where)
+    return filled
+
+
+def _resolve(definition: Any, root: dict[str, Any]) -> dict[str, Any]:
+    while isinstance(definition, dict) and "$ref" in definition:
+        target: Any = root
+        for part in definition["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        definition = target
+    return definition if isinstance(definition, dict) else {}
+
+
+def _fill(definition: Any, value: Any, root: dict[str, Any]) -> None:
+    definition = _resolve(definition, root)
+    if not isinstance(value, dict):
+        return
+    properties = definition.get("properties", {})
+    for key, sub in properties.items():
+        sub = _resolve(sub, root)
+        if key not in value and "default" in sub:
+            value[key] = copy.deepcopy(sub["default"])
+        if key in value:
+            _fill(sub, value[key], root)
+    extra = definition.get("additionalProperties")
+    if isinstance(extra, dict):
+        for key in value:
+            if key not in properties:
+                _fill(extra, value[key], root)
+
+
+def _explain(problem: Any, where: str) -> UserError:
+    while problem.context:
+        problem = problem.context[0]
+    key = ".".join(str(part) for part in problem.absolute_path)
+    place = f"{where}: {key}" if key else where
+    found = json.dumps(problem.instance, default=str)
+    found = found if len(found) <= 80 else found[:77] + "..."
+    rule = problem.validator
+    if rule == "additionalProperties":
+        known = problem.schema.get("properties", {})
+        extra = sorted(set(problem.instance) - set(known))
+        return unknown_name(f"{place}: key", extra[0], known) if extra else UserError(f"{place}: {problem.message}")
+    if rule == "required":
+        missing = sorted(set(problem.validator_value) - set(problem.instance))
+        return UserError(f"{place}: the key {missing[0]!r} is missing. Add it; required here: {', '.join(problem.validator_value)}.")
+    if rule == "enum":
+        return unknown_name(place, problem.instance, [str(item) for item in problem.validator_value])
+    if rule == "type":
+        return UserError(f"{place}: found {found}, expected {problem.validator_value}.")
+    limits = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than", "exclusiveMaximum": "less than",
+              "minItems": "this many items or more:", "pattern": "a value of the form"}
+    if rule in limits:
+        return UserError(f"{place}: found {found}, expected {limits[rule]} {problem.validator_value}.")
+    return UserError(f"{place}: {problem.message}.")

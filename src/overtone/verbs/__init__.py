@@ -1,0 +1,1 @@
+"""One module a verb: its arguments and the call that does the work."""
