@@ -147,10 +147,12 @@ def _training(study: Study, rules: dict[str, Any], protocol: str, architecture: 
     training["evaluation_length"] = max(
         (max(item.lengths) for item in study.experiments.values() if item.protocol == protocol), default=length
     )
-    if protocol in study.lr_sweep:
-        training["lr"] = "swept"
-    elif isinstance(training["lr"], dict):
-        training["lr"] = training["lr"][rate_owner(study, architecture)]
+    if isinstance(training["lr"], dict):
+        rates = training["lr"]
+        owner = rate_owner(study, architecture)
+        if owner not in rates:
+            raise unknown_name(f"{study.name}: protocols.{protocol}.lr", owner, rates)
+        training["lr"] = rates[owner]
     return training
 
 

@@ -7,16 +7,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from overtone.errors import UserError, unknown_name
-from overtone.study.cells import Experiment, experiment_cells, transplant_bases
+from overtone.study.cells import Experiment, experiment_cells, sweep_trials, transplant_bases
 from overtone.study.schema import check
 
 ROOT = Path(__file__).resolve().parents[3]
+BUILT_IN = ("harmonic", "llama", "mamba", "resonator", "transformer")
 _LISTS = ("corpora", "tokenizers", "architectures", "sizes", "lengths", "seeds")
 
 
@@ -94,10 +96,42 @@ def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str 
         experiments=experiments, lr_sweep=resolved["lr_sweep"], transplants=resolved["transplants"],
         benchmarks=resolved["benchmarks"], audits=resolved["audits"],
     )
-    for name in experiments:
-        experiment_cells(study, name)
-    transplant_bases(study)
+    _check_names(study, where)
     return study
+
+
+def model_names() -> list[str]:
+    """Registered architectures: ours and those of installed packages (entry points `overtone.architectures`)."""
+    return sorted({*BUILT_IN, *(entry.name for entry in metadata.entry_points(group="overtone.architectures"))})
+
+
+def _check_names(study: Study, where: str) -> None:
+    models = model_names()
+    for name, item in study.architectures.items():
+        if item["model"] not in models:
+            raise unknown_name(f"{where}: architectures.{name}.model", item["model"], models)
+        if item.get("rate_of", name) not in study.architectures:
+            raise unknown_name(f"{where}: architectures.{name}.rate_of", item["rate_of"], study.architectures)
+    for name, rules in study.protocols.items():
+        if (rules["lr"] == "swept") != (name in study.lr_sweep):
+            raise UserError(f"{where}: protocols.{name}.lr: {rules['lr']!r}, but lr_sweep has {sorted(study.lr_sweep) or 'no protocol'}. "
+                            "Write lr: swept and an entry lr_sweep." + name + ", or a number and none.")
+        for architecture, reference in rules["match"].items():
+            if reference not in models:
+                raise unknown_name(f"{where}: protocols.{name}.match.{architecture}", reference, models)
+    for protocol in study.lr_sweep:
+        if protocol not in study.protocols:
+            raise unknown_name(f"{where}: lr_sweep: protocol", protocol, study.protocols)
+        list(sweep_trials(study, protocol))
+    for name in study.experiments:
+        for cell in experiment_cells(study, name):
+            training = cell.config()["training"]
+            if training["tokens_per_step"] % cell.length:
+                raise UserError(
+                    f"{where}: protocols.{cell.protocol}.tokens_per_step: {training['tokens_per_step']} is not a multiple of the length "
+                    f"{cell.length} of experiment {name}. Choose a multiple, or set it under per_length.{cell.length}."
+                )
+    transplant_bases(study)
 
 
 @cache
@@ -118,3 +152,13 @@ def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
         else:
             base[key] = json.loads(json.dumps(value))
     return base
+
+
+def used_tokens(study: Study, transplant: str) -> list[str]:
+    """Token sidecars, relative to the results folder, that a transplant of a model trained in the study reads."""
+    item = study.transplants[transplant]
+    base = item["base"]
+    if base["kind"] != "cell":
+        return []
+    corpora = dict.fromkeys([item.get("corpus", base["corpus"]), *item.get("evaluation", {}).get("corpora", [])])
+    return [f"tokens/{corpus}/{base['tokenizer']}/{split}.json" for corpus in corpora for split in ("train", "validation", "test")]

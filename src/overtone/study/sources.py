@@ -1,0 +1,45 @@
+"""Which of our files can change the result of which stage: a rule passes their digest as a parameter.
+
+Editing a plot then plans no training, and editing one architecture replans only that architecture's cells.
+"""
+
+from __future__ import annotations
+
+from overtone.provenance import sources_digest
+from overtone.study.cells import Cell
+
+_SCAN = ("ops/linear_scan",)
+_MODEL = {
+    "harmonic": ("models/harmonic.py", *_SCAN),
+    "transformer": ("models/transformer.py", "models/attention.py"),
+    "llama": ("models/llama.py", "models/attention.py"),
+    "mamba": ("models/mamba.py", *_SCAN),
+    "resonator": ("models/resonator.py", "ops/resonant.py", "ops/resonant_convolution"),
+}
+_TRAIN = ("training/loop.py", "training/protocol.py", "training/plan.py", "training/evaluate.py", "models/base.py", "ops/linear_cross_entropy.py")
+_STAGES: dict[str, tuple[str, ...]] = {
+    "extract": ("corpora/extract.py",),
+    "split": ("corpora/split.py",),
+    "tokenizer": ("corpora/tokenizers",),
+    "tokenize": ("corpora/tokenize.py", "corpora/token_files.py"),
+    "choose_rate": ("training/sweep.py",),
+    "transplant": ("transplant", *_SCAN),
+    "bench": ("benchmarks",),
+    "diagnose": ("benchmarks/diagnose.py",),
+    "audit": ("audits",),
+    "table": ("reporting/tables", "reporting/collect.py", "reporting/statistics.py", "reporting/formats.py", "study/exhibits.py"),
+    "figure": ("reporting/figures", "reporting/style.py"),
+    "claims": ("reporting/claims.py", "reporting/quantities.py", "reporting/decide.py", "reporting/statistics.py", "reporting/collect.py"),
+    "page": ("reporting/page", "reporting/page.py"),
+    "crate": ("reporting/crate.py",),
+}
+
+
+def stage_sources(stage: str) -> str:
+    """Digest of the sources that decide a stage's result."""
+    return sources_digest(*_STAGES[stage])
+
+
+def train_sources(cell: Cell) -> str:
+    """Digest of the sources that decide a cell: the protocol's, the architecture's, and those of the model it is sized to."""
+    return sources_digest(*_TRAIN, *_MODEL.get(cell.model, ()), *_MODEL.get(cell.match or "", ()))

@@ -1,0 +1,56 @@
+"""Benchmarks, each alone on the machine, and what a trained ResonatorLM shows of itself."""
+
+
+def benchmark_settings(wildcards):
+    """The benchmark's section of the study."""
+    return canonical_json(STUDY.benchmarks.get(wildcards.bench, {}))
+
+
+rule bench:
+    input:
+        study=ancient(f"{RESULTS}/study.json"),
+        preflight=ancient(f"{RESULTS}/preflight.json"),
+    output:
+        f"{RESULTS}/benchmarks/{{bench}}.json",
+    log:
+        f"{RESULTS}/logs/bench/{{bench}}.log",
+    benchmark:
+        f"{RESULTS}/logs/bench/{{bench}}.tsv"
+    params:
+        settings=benchmark_settings,
+        sources=stage_sources("bench"),
+    wildcard_constraints:
+        bench=one_of(BENCHMARKS),
+    threads: EXCLUSIVE
+    resources:
+        gpu=1 if STUDY.data["device"] == "cuda" else 0,
+        mem_mb=4000,
+        runtime=60,
+    conda:
+        "../../envs/train.yaml"
+    shell:
+        "{overtone} bench $(echo {wildcards.bench} | tr _ -) --study {input.study} --out {output} > {log} 2>&1"
+
+
+def diagnosed(wildcards):
+    """Metrics of the trained ResonatorLM cells of the quality experiment."""
+    return metrics_of(cell for cell in experiment_cells(STUDY, "quality") if cell.model == "resonator")
+
+
+rule diagnose:
+    input:
+        study=ancient(f"{RESULTS}/study.json"),
+        cells=diagnosed,
+    output:
+        f"{RESULTS}/diagnostics/resonator.json",
+    log:
+        f"{RESULTS}/logs/diagnose.log",
+    benchmark:
+        f"{RESULTS}/logs/diagnose.tsv"
+    params:
+        results=results_of,
+        sources=stage_sources("diagnose"),
+    conda:
+        "../../envs/train.yaml"
+    shell:
+        "{overtone} diagnose --study {input.study} --results {params.results:q} --out {output} > {log} 2>&1"

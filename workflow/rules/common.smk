@@ -1,0 +1,154 @@
+"""The study, its paths and the functions that rules share. Nothing here runs a stage."""
+
+import re
+import shlex
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+if str(BASE / "src") not in sys.path:
+    sys.path.insert(0, str(BASE / "src"))
+
+from overtone.errors import UserError
+from overtone.files import canonical_json
+from overtone.study.cells import COORDINATES, rate_owner
+from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
+from overtone.study.config import load_config
+from overtone.study.load import used_tokens
+from overtone.study.resources import cell_resources
+from overtone.study.sources import stage_sources, train_sources
+
+try:
+    CONFIG, STUDY = load_config(config, BASE)
+    CELLS = {cell.key: cell for cell in study_cells(STUDY)}
+    TRIALS = {
+        f"{protocol}/{architecture}/{rate}": cell
+        for protocol in STUDY.lr_sweep
+        for architecture, rate, cell in sweep_trials(STUDY, protocol)
+    }
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+
+DOWNLOADS = f"{CONFIG['results']}/downloads"
+RESULTS = f"{CONFIG['results']}/{STUDY.name}"
+REPORT = f"{CONFIG['reports']}/{STUDY.name}"
+BENCHMARKS = ["decode", "kernel_tail", "memory", "throughput"]
+AUDITS = ["causality", "entropy", "budget", "timing", "baseline"]
+FIGURES = [name for name, item in EXHIBITS.items() if item.figure]
+
+
+def one_of(names):
+    """A wildcard constraint: exactly one of these names ($^, which matches nothing, for none)."""
+    return "|".join(re.escape(str(name)) for name in sorted(set(names), key=str)) or "$^"
+
+
+def program():
+    """`overtone` as a command: this checkout's sources, under the interpreter of the rule's own environment."""
+    by_conda = "conda" in {str(method) for method in workflow.deployment_settings.deployment_method}
+    python = "python" if by_conda else shlex.quote(sys.executable)
+    return f"{python} {shlex.quote(str(BASE / 'workflow' / 'scripts' / 'overtone.py'))}"
+
+
+overtone = program()
+
+
+wildcard_constraints:
+    corpus=one_of([*STUDY.corpora]),
+    tokenizer=one_of([*STUDY.tokenizers]),
+    protocol=one_of([*STUDY.protocols]),
+    architecture=one_of([*STUDY.architectures]),
+    size=one_of([*STUDY.sizes]),
+    length=r"\d+",
+    seed=r"\d+",
+    rate=r"[0-9.e+-]+",
+    split="train|validation|test",
+    transplant=one_of([*STUDY.transplants]),
+    variant=one_of([name for item in STUDY.transplants.values() for name in item["variants"]]),
+    phase="1|2",
+    audit=one_of(AUDITS),
+    table=one_of(EXHIBITS),
+    figure=one_of(FIGURES),
+
+
+def tokens_of(cell):
+    """The token sidecars a cell trains and evaluates on."""
+    return [f"{RESULTS}/tokens/{cell.corpus}/{cell.tokenizer}/{split}.json" for split in ("train", "validation", "test")]
+
+
+def metrics_of(cells):
+    """The metrics files of these cells."""
+    return [f"{RESULTS}/cells/{cell.key}/metrics.json" for cell in cells]
+
+
+def rate_of(cell, trial=False):
+    """The swept rate a cell needs, as a list of inputs: none where the study fixes it."""
+    if trial or cell.config()["training"]["lr"] != "swept":
+        return []
+    return [f"{RESULTS}/lr_sweep/{cell.protocol}/{rate_owner(STUDY, cell.architecture)}/chosen.json"]
+
+
+def cell_of(wildcards):
+    """The cell that the wildcards of a training job name; a cell outside the study is an error."""
+    keys = ("protocol", "corpus", "tokenizer", "architecture", "size", "length", "seed")
+    key = "/".join(wildcards[name] for name in keys)
+    if key not in CELLS:
+        raise WorkflowError(f"{key}: not a cell of study {STUDY.name}. Add it to an experiment, or pick one of `overtone plan`.")
+    return CELLS[key]
+
+
+def trial_of(wildcards):
+    """The trial of a learning-rate sweep that the wildcards name."""
+    key = f"{wildcards.protocol}/{wildcards.architecture}/{wildcards.rate}"
+    if key not in TRIALS:
+        raise WorkflowError(f"{key}: not a trial of the sweep of study {STUDY.name}.")
+    return TRIALS[key]
+
+
+def parent(path, name):
+    """The part of a path before the folder `name`, so that paths follow a module's prefix."""
+    return str(path).rsplit(f"/{name}/", 1)[0]
+
+
+def state_of(wildcards, output):
+    """Where a job's checkpoints lie: RESULTS/state, undeclared."""
+    for folder in ("cells", "lr_sweep", "transplants"):
+        if f"/{folder}/" in str(output[0]):
+            return parent(output[0], folder) + "/state"
+
+
+def tokens_folder(wildcards, input):
+    """The folder of the token files a cell reads."""
+    return str(Path(input.tokens[0]).parent)
+
+
+def rate_option(wildcards, input):
+    """`--rate-file FILE` where the cell's rate comes from a sweep."""
+    return f"--rate-file {shlex.quote(str(input.rate[0]))}" if len(input.rate) else ""
+
+
+def cell_json(wildcards):
+    """The cell's whole configuration: changing it is what makes the cell run again."""
+    return canonical_json(cell_of(wildcards).config())
+
+
+def trial_json(wildcards):
+    """The same for a trial."""
+    return canonical_json(trial_of(wildcards).config())
+
+
+def resource(name, cell, attempt):
+    """One resource of a training job, from its cell; memory and time grow with each attempt."""
+    return cell_resources(STUDY, cell)[name] * (1 if name == "gpu" else attempt)
+
+
+def folder_of(wildcards, output):
+    """The folder of a job's first output."""
+    return str(Path(output[0]).parent)
+
+
+def results_of(wildcards, input):
+    """The results folder, from where study.json lies."""
+    return str(Path(input.study).parent)
+
+
+EXCLUSIVE = workflow.cores or 1  # a benchmark has the machine to itself

@@ -1,0 +1,125 @@
+"""Corpus -> documents -> splits -> tokens."""
+
+
+rule study_file:
+    output:
+        f"{RESULTS}/study.json",
+    log:
+        f"{RESULTS}/logs/study.log",
+    benchmark:
+        f"{RESULTS}/logs/study.tsv"
+    params:
+        study=canonical_json(STUDY.data),
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} study --resolved {params.study:q} --out {output} 2> {log}"
+
+
+rule preflight:
+    input:
+        study=f"{RESULTS}/study.json",
+    output:
+        f"{RESULTS}/preflight.json",
+    log:
+        f"{RESULTS}/logs/preflight.log",
+    benchmark:
+        f"{RESULTS}/logs/preflight.tsv"
+    conda:
+        "../../envs/train.yaml"
+    shell:
+        "{overtone} preflight --study {input.study} --out {output} 2> {log}"
+
+
+rule fetch:
+    output:
+        f"{DOWNLOADS}/{{corpus}}/archive.json",
+    log:
+        f"{RESULTS}/logs/fetch/{{corpus}}.log",
+    benchmark:
+        f"{RESULTS}/logs/fetch/{{corpus}}.tsv"
+    retries: 2
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} fetch --corpus {wildcards.corpus} --out {output} 2> {log}"
+
+
+rule extract:
+    input:
+        f"{DOWNLOADS}/{{corpus}}/archive.json",
+    output:
+        f"{RESULTS}/corpora/{{corpus}}/documents.json",
+    log:
+        f"{RESULTS}/logs/extract/{{corpus}}.log",
+    benchmark:
+        f"{RESULTS}/logs/extract/{{corpus}}.tsv"
+    params:
+        sources=stage_sources("extract"),
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} extract --archive {input} --out {output} 2> {log}"
+
+
+rule split:
+    input:
+        f"{RESULTS}/corpora/{{corpus}}/documents.json",
+    output:
+        f"{RESULTS}/corpora/{{corpus}}/splits/splits.json",
+    log:
+        f"{RESULTS}/logs/split/{{corpus}}.log",
+    benchmark:
+        f"{RESULTS}/logs/split/{{corpus}}.tsv"
+    params:
+        validation=STUDY.data["split"]["validation"],
+        test=STUDY.data["split"]["test"],
+        seed=STUDY.data["split"]["seed"],
+        sources=stage_sources("split"),
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} split --documents {input} --out {output}"
+        " --validation {params.validation} --test {params.test} --seed {params.seed} 2> {log}"
+
+
+def tokenizer_spec(wildcards):
+    """The tokenizer's entry in the study, as canonical JSON."""
+    return canonical_json(STUDY.tokenizers[wildcards.tokenizer])
+
+
+rule tokenizer:
+    input:
+        f"{RESULTS}/corpora/{{corpus}}/splits/splits.json",
+    output:
+        f"{RESULTS}/tokens/{{corpus}}/{{tokenizer}}/tokenizer.json",
+    log:
+        f"{RESULTS}/logs/tokenizer/{{corpus}}/{{tokenizer}}.log",
+    benchmark:
+        f"{RESULTS}/logs/tokenizer/{{corpus}}/{{tokenizer}}.tsv"
+    params:
+        spec=tokenizer_spec,
+        sources=stage_sources("tokenizer"),
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} tokenizer --splits {input} --spec {params.spec:q} --out {output} 2> {log}"
+
+
+rule tokenize:
+    input:
+        splits=f"{RESULTS}/corpora/{{corpus}}/splits/splits.json",
+        tokenizer=f"{RESULTS}/tokens/{{corpus}}/{{tokenizer}}/tokenizer.json",
+    output:
+        f"{RESULTS}/tokens/{{corpus}}/{{tokenizer}}/{{split}}.json",
+    log:
+        f"{RESULTS}/logs/tokenize/{{corpus}}/{{tokenizer}}/{{split}}.log",
+    benchmark:
+        f"{RESULTS}/logs/tokenize/{{corpus}}/{{tokenizer}}/{{split}}.tsv"
+    params:
+        sources=stage_sources("tokenize"),
+    conda:
+        "../../envs/data.yaml"
+    shell:
+        "{overtone} tokenize --splits {input.splits} --tokenizer {input.tokenizer}"
+        " --split {wildcards.split} --out {output} 2> {log}"

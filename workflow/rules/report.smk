@@ -1,0 +1,159 @@
+"""Tables -> figures -> claims -> page."""
+
+
+def table_inputs(wildcards):
+    """What a table is computed from, as overtone.study.exhibits says."""
+    item = exhibit(wildcards.table)
+    names = list(STUDY.experiments) if item.experiments == ("*",) else item.experiments
+    files = metrics_of({cell.key: cell for name in names for cell in experiment_cells(STUDY, name)}.values())
+    files += [f"{RESULTS}/benchmarks/{name}.json" for name in item.benchmarks]
+    files += [f"{RESULTS}/audits/{name}.json" for name in item.audits]
+    if item.transplants:
+        files += evaluations()
+        files += [path for name in sorted(STUDY.transplants) for path in phases_of(name)]
+    if item.diagnostics:
+        files += [f"{RESULTS}/diagnostics/resonator.json"]
+    if item.sweeps:
+        files += chosen_rates()
+    if item.claims:
+        files += [f"{REPORT}/claims.json"]
+    return files
+
+
+def claims_option(wildcards, input):
+    """`--claims FILE` for the table of verdicts."""
+    found = [path for path in input.measured if path.endswith("/claims.json")]
+    return f"--claims {shlex.quote(str(found[0]))}" if found else ""
+
+
+rule table:
+    input:
+        study=f"{RESULTS}/study.json",
+        measured=table_inputs,
+    output:
+        csv=f"{REPORT}/tables/{{table}}.csv",
+        md=f"{REPORT}/tables/{{table}}.md",
+        tex=f"{REPORT}/tables/{{table}}.tex",
+        meta=f"{REPORT}/tables/{{table}}.meta.json",
+    log:
+        f"{RESULTS}/logs/table/{{table}}.log",
+    benchmark:
+        f"{RESULTS}/logs/table/{{table}}.tsv"
+    params:
+        results=results_of,
+        folder=folder_of,
+        claims=claims_option,
+        sources=stage_sources("table"),
+    group:
+        "report"
+    conda:
+        "../../envs/report.yaml"
+    shell:
+        "{overtone} table {wildcards.table} --study {input.study} --results {params.results:q} {params.claims}"
+        " --out {params.folder:q} 2> {log}"
+
+
+def tables_folder(wildcards, input):
+    """The folder a figure reads its CSV from."""
+    return str(Path(input.csv).parent)
+
+
+rule figure:
+    input:
+        csv=f"{REPORT}/tables/{{figure}}.csv",
+        meta=f"{REPORT}/tables/{{figure}}.meta.json",
+    output:
+        pdf=f"{REPORT}/figures/{{figure}}.pdf",
+        svg=f"{REPORT}/figures/{{figure}}.svg",
+        png=report(
+            f"{REPORT}/figures/{{figure}}.png",
+            category="Figures",
+            labels={"figure": "{figure}"},
+            caption="../report/figure.rst",
+        ),
+    log:
+        f"{RESULTS}/logs/figure/{{figure}}.log",
+    benchmark:
+        f"{RESULTS}/logs/figure/{{figure}}.tsv"
+    params:
+        tables=tables_folder,
+        folder=folder_of,
+        sources=stage_sources("figure"),
+    group:
+        "report"
+    conda:
+        "../../envs/report.yaml"
+    shell:
+        "{overtone} figure {wildcards.figure} --tables {params.tables:q} --out {params.folder:q} 2> {log}"
+
+
+rule claims:
+    input:
+        study=f"{RESULTS}/study.json",
+        cells=metrics_of(CELLS.values()),
+        benchmarks=[f"{RESULTS}/benchmarks/{name}.json" for name in BENCHMARKS],
+        audits=[f"{RESULTS}/audits/{name}.json" for name in AUDITS],
+        diagnostics=f"{RESULTS}/diagnostics/resonator.json",
+        transplants=evaluations(),
+        claims=[BASE / "papers" / paper / "claims.yaml" for paper in STUDY.data["claims"]],
+        reported=BASE / "papers" / "reported.yaml",
+    output:
+        json=f"{REPORT}/claims.json",
+        md=report(
+            f"{REPORT}/claims.md",
+            category="Verdicts",
+            caption="../report/claims.rst",
+        ),
+    log:
+        f"{RESULTS}/logs/claims.log",
+    benchmark:
+        f"{RESULTS}/logs/claims.tsv"
+    params:
+        results=results_of,
+        sources=stage_sources("claims"),
+    conda:
+        "../../envs/report.yaml"
+    shell:
+        "{overtone} claims --study {input.study} --results {params.results:q} --out {output.json} 2> {log}"
+
+
+rule page:
+    input:
+        study=f"{RESULTS}/study.json",
+        claims=f"{REPORT}/claims.json",
+        tables=expand(f"{REPORT}/tables/{{table}}.{{suffix}}", table=sorted(EXHIBITS), suffix=["csv", "meta.json"]),
+        figures=expand(f"{REPORT}/figures/{{figure}}.svg", figure=sorted(FIGURES)),
+    output:
+        report(f"{REPORT}/index.html", category="Verdicts", caption="../report/page.rst"),
+    log:
+        f"{RESULTS}/logs/page.log",
+    benchmark:
+        f"{RESULTS}/logs/page.tsv"
+    params:
+        results=results_of,
+        folder=folder_of,
+        sources=stage_sources("page"),
+    conda:
+        "../../envs/report.yaml"
+    shell:
+        "{overtone} page --study {input.study} --results {params.results:q} --reports {params.folder:q} --out {output} 2> {log}"
+
+
+rule crate:
+    input:
+        study=f"{RESULTS}/study.json",
+        page=f"{REPORT}/index.html",
+    output:
+        f"{REPORT}/crate/ro-crate-metadata.json",
+    log:
+        f"{RESULTS}/logs/crate.log",
+    benchmark:
+        f"{RESULTS}/logs/crate.tsv"
+    params:
+        results=results_of,
+        sources=stage_sources("crate"),
+    conda:
+        "../../envs/report.yaml"
+    shell:
+        "{overtone} crate --study {input.study} --results {params.results:q}"
+        " --reports $(dirname {input.page:q}) --out {output} 2> {log}"
