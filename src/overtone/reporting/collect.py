@@ -1,0 +1,178 @@
+"""Read a study's finished measurements: cells as one tidy frame, everything else as the JSON it is.
+
+What the study does not ask for is absent (an empty frame or None). What it asks for must be there: a missing, damaged
+or outdated file is a UserError that names it. Cells that ended `oom` or `diverged` are rows like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from overtone.errors import UserError
+from overtone.files import StrPath, read_json
+from overtone.reporting.statistics import Array, blocks, matrix
+from overtone.study import Cell, Study, experiment_cells, load_study, study_cells, sweep_trials
+from overtone.study.cells import COORDINATES
+
+SPLITS = ("validation", "test")
+SPLIT = "test"  # nothing is chosen on it: learning rates are picked on validation
+STATUSES = ("ok", "oom", "diverged")
+_SCORES = ("bpt", "bpb", "perplexity", "accuracy", "targets", "windows", "window_length", "window_bpt",
+           "loss_by_position")
+_CELL_KEYS = ("schema", "status", "hash", "parameters", "evaluation", "measured", "environment")
+
+
+@dataclass
+class Results:
+    """The measurements under results/STUDY. `sources` lists the files read so far, relative to that folder."""
+
+    study: Study
+    root: Path
+    sources: list[str] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, study: StrPath, root: StrPath) -> Results:
+        """From results/STUDY/study.json and results/STUDY."""
+        folder = Path(root)
+        if not folder.is_dir():
+            raise UserError(f"--results {folder}: no such folder. Give results/STUDY of a study that has been run.")
+        return cls(load_study(str(study)), folder)
+
+    def cells(self, *experiments: str) -> pd.DataFrame:
+        """One row a cell of the named experiments ("*": every cell of the study), sorted by key.
+
+        Columns: the seven coordinates; key, hash, model, hidden, options, training (the cell's config); status,
+        failure; parameters, body, embedding; budget, tokens_seen, steps, lr, plan; for both splits SPLIT_bpt, _bpb,
+        _perplexity, _accuracy, _targets, _windows, _window_length, _window_bpt (array), _loss_by_position;
+        train_tokens_per_s, peak_bytes, memory_kind, wall_s, train_s, device; curve, validation_curve, diagnostics;
+        path. What a failed cell did not reach is None.
+        """
+        wanted = study_cells(self.study) if "*" in experiments else [
+            cell for name in experiments for cell in experiment_cells(self.study, name)
+        ]
+        unique = {cell.key: cell for cell in wanted}
+        rows = [self._cell(unique[key], f"cells/{key}/metrics.json") for key in sorted(unique)]
+        return pd.DataFrame(rows, columns=_columns())
+
+    def sweep(self) -> pd.DataFrame:
+        """One row a trial of the learning-rate sweeps: the columns of `cells` and `rate`, its folder's name."""
+        rows = [
+            self._cell(cell, f"lr_sweep/{protocol}/{architecture}/{rate}/metrics.json") | {"rate": rate}
+            for protocol in sorted(self.study.lr_sweep)
+            for architecture, rate, cell in sweep_trials(self.study, protocol)
+        ]
+        return pd.DataFrame(rows, columns=[*_columns(), "rate"])
+
+    def benchmark(self, name: str) -> dict[str, Any] | None:
+        """benchmarks/NAME.json."""
+        return self._read(f"benchmarks/{name}.json", ("rows",)) if name in self.study.benchmarks else None
+
+    def audit(self, name: str) -> dict[str, Any] | None:
+        """audits/NAME.json."""
+        return self._read(f"audits/{name}.json", ("rows", "violations")) if name in self.study.audits else None
+
+    def diagnostics(self) -> dict[str, Any] | None:
+        """diagnostics/resonator.json, of a study whose `quality` experiment trains a resonator."""
+        trained = {cell.model for cell in experiment_cells(self.study, "quality")}
+        return self._read("diagnostics/resonator.json", ("key",)) if "resonator" in trained else None
+
+    def transplants(self) -> dict[str, dict[str, Any]]:
+        """name -> {"evaluation": evaluation.json, "phases": [every phase's JSON, by variant and phase]}."""
+        found = {}
+        for name in sorted(self.study.transplants):
+            phases = [
+                self._read(f"transplants/{name}/{variant}/{phase}.json", ("variant", "phase", "curve"))
+                for variant, settings in sorted(self.study.transplants[name]["variants"].items())
+                for phase in ("phase1", "phase2")
+                if phase in settings
+            ]
+            found[name] = {"evaluation": self._read(f"transplants/{name}/evaluation.json", ("rows",)), "phases": phases}
+        return found
+
+    def _read(self, relative: str, keys: Sequence[str]) -> dict[str, Any]:
+        path = self.root / relative
+        data = read_json(path)
+        missing = [key for key in keys if not isinstance(data, dict) or key not in data]
+        if missing:
+            raise UserError(f"{path}: the key {missing[0]!r} is missing. Delete the file and run its stage again.")
+        if relative not in self.sources:
+            self.sources.append(relative)
+        checked: dict[str, Any] = data
+        return checked
+
+    def _cell(self, cell: Cell, relative: str) -> dict[str, Any]:
+        data = self._read(relative, _CELL_KEYS)
+        path = self.root / relative
+        if data["status"] not in STATUSES:
+            raise UserError(f"{path}: status {data['status']!r}, expected one of {', '.join(STATUSES)}. Run it again.")
+        if data["hash"] != cell.hash:
+            raise UserError(f"{path}: measured with another configuration (hash {data['hash']}, the study's cell has "
+                            f"{cell.hash}). Run snakemake again.")
+        if data["status"] == "ok" and not set(SPLITS) <= set(data["evaluation"]):
+            raise UserError(f"{path}: status ok without an evaluation of {' and '.join(SPLITS)}. Train the cell again.")
+        config = cell.config()
+        row: dict[str, Any] = cell.coordinates | {
+            "key": cell.key, "hash": cell.hash, "model": cell.model, "hidden": cell.hidden,
+            "options": config["options"], "training": config["training"],
+            "status": data["status"], "failure": data.get("failure"), "parameters": data["parameters"]["total"],
+            "body": data["parameters"]["body"], "embedding": data["parameters"]["embedding"],
+            "plan": data.get("plan", {}).get("digest"), "device": data["environment"].get("device"), "path": relative,
+        }
+        row |= {name: data.get(name) for name in _PLAIN}
+        row |= {name: data["measured"].get(name) for name in _MEASURED}
+        for split in SPLITS:
+            scores = data["evaluation"].get(split, {})
+            row |= {f"{split}_{name}": scores.get(name) for name in _SCORES}
+        return row
+
+
+_PLAIN = ("budget", "tokens_seen", "steps", "lr", "curve", "validation_curve", "diagnostics")
+_MEASURED = ("train_tokens_per_s", "peak_bytes", "memory_kind", "wall_s", "train_s")
+
+
+def _columns() -> list[str]:
+    scores = [f"{split}_{name}" for split in SPLITS for name in _SCORES]
+    return [*COORDINATES, "key", "hash", "model", "hidden", "options", "training", "status", "failure", "parameters",
+            "body", "embedding", "plan", "device", "path", *_PLAIN, *_MEASURED, *scores]
+
+
+def paired(*groups: pd.DataFrame, split: str = SPLIT) -> list[Array]:
+    """One (seeds, blocks) matrix of bpt a group, over the seeds for which every group has an `ok` cell.
+
+    A group is the rows of one model at one length: one row a seed. Windows are merged into blocks of the protocol's
+    longest length (its evaluation_length), so that all lengths have the same units over the same tokens. [] where no
+    seed is common, or where the groups were not evaluated on the same blocks (another corpus or tokenizer).
+    """
+    ended = [group[group["status"] == "ok"] for group in groups]
+    common = sorted(set.intersection(*(set(group["seed"]) for group in ended))) if ended else []
+    if not common:
+        return []
+    indexed = [group.set_index("seed") for group in ended]
+    found = [matrix([_blocks(rows.loc[seed], split) for seed in common]) for rows in indexed]
+    return found if len({array.shape for array in found}) == 1 else []
+
+
+def _blocks(row: pd.Series, split: str) -> Array:
+    values = np.asarray(row[f"{split}_window_bpt"], dtype=np.float64)
+    merged = max(1, int(row["training"]["evaluation_length"]) // int(row[f"{split}_window_length"]))
+    return blocks(values, len(values) // merged) if len(values) % merged == 0 else values
+
+
+def select(frame: pd.DataFrame, **equal: Any) -> pd.DataFrame:
+    """Rows whose columns equal the given values."""
+    mask = np.ones(len(frame), dtype=bool)
+    for column, value in equal.items():
+        mask &= (frame[column] == value).to_numpy()
+    return frame[mask]
+
+
+def outcome(statuses: Iterable[str]) -> str:
+    """One word for several seeds: ok if any ended so, else the failure they share (oom before diverged)."""
+    found = set(statuses)
+    return next((status for status in STATUSES if status in found), "missing")
