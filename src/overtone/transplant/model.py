@@ -1,0 +1,111 @@
+"""A Llama whose attention layers are HarmonicBlocks: `save_pretrained`, `AutoModelForCausalLM`, `generate()` with a fixed-size state.
+
+Importing this module registers model type `harmonic_llama` with transformers' Auto classes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, LlamaModel
+from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
+
+from overtone.errors import UserError
+from overtone.transplant.block import BlockOptions, HarmonicBlock
+from overtone.transplant.cache import HarmonicCache
+from overtone.transplant.leaky import LeakyBlock
+
+_CACHE = "cache" if "cache" in inspect.signature(LlamaModel.forward).parameters else "past_key_values"
+
+
+class HarmonicLlamaConfig(LlamaConfig):
+    """A LlamaConfig with `block`, the options of every HarmonicBlock (`BlockOptions.to_dict`)."""
+
+    model_type = "harmonic_llama"
+    block: dict[str, Any] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        self.block = BlockOptions.from_dict(self.block or {}).to_dict()
+        super().__post_init__(**kwargs)
+
+
+class _HarmonicInit(LlamaPreTrainedModel):
+    config_class = HarmonicLlamaConfig
+    _is_stateful = True  # a recurrent state cannot be rolled back: no assisted or contrastive generation
+    _no_split_modules = ["LlamaDecoderLayer"]
+    _can_record_outputs = {key: value for key, value in LlamaPreTrainedModel._can_record_outputs.items() if key != "attentions"}
+
+
+class HarmonicLlamaModel(_HarmonicInit, LlamaModel):
+    """LlamaModel with a block in every layer; a padding mask goes to the blocks, and no attention mask is ever built."""
+
+    def __init__(self, config: HarmonicLlamaConfig) -> None:
+        super().__init__(config)
+        kind = LeakyBlock if config.block["kind"] == "leaky" else HarmonicBlock
+        for index, layer in enumerate(self.layers):
+            layer.self_attn = kind(config, index)
+        self.post_init()
+        for layer in self.layers:  # after post_init, which draws every nn.Linear anew
+            layer.self_attn.reset_parameters()
+
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None,
+                use_cache: bool | None = None, **kwargs: Any) -> Any:
+        """As LlamaModel's. `attention_mask`: (B, tokens seen + L), 0 where padded; packed sequences are not told apart."""
+        length = (input_ids if input_ids is not None else inputs_embeds).shape[1]  # type: ignore[union-attr]
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if use_cache and kwargs.get(_CACHE) is None:
+            kwargs[_CACHE] = HarmonicCache(self.config.num_hidden_layers)
+        if attention_mask is not None:
+            if attention_mask.ndim != 2:
+                raise UserError(f"attention_mask: found {attention_mask.ndim} axes, expected 2 (batch, tokens): a block has no attention to mask.")
+            attention_mask = attention_mask[:, -length:]
+            kwargs["padding"] = None if bool(attention_mask.all()) else attention_mask
+        return super().forward(input_ids=input_ids, inputs_embeds=inputs_embeds, use_cache=use_cache, **kwargs)
+
+
+class HarmonicLlamaForCausalLM(_HarmonicInit, LlamaForCausalLM):
+    """LlamaForCausalLM over `HarmonicLlamaModel`."""
+
+    def __init__(self, config: HarmonicLlamaConfig) -> None:
+        super().__init__(config)
+        self.model = HarmonicLlamaModel(config)
+        self.post_init()
+
+    @property
+    def blocks(self) -> list[HarmonicBlock]:
+        """The block of each layer, first to last."""
+        return [layer.self_attn for layer in self.model.layers]
+
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        """`generate()` starts from a HarmonicCache unless the caller brings one."""
+        if generation_config.use_cache is not False and model_kwargs.get(_CACHE) is None:
+            model_kwargs[_CACHE] = HarmonicCache(self.config.num_hidden_layers)
+
+
+@torch.no_grad()
+def transplant(base: LlamaForCausalLM, options: BlockOptions, seed: int) -> HarmonicLlamaForCausalLM:
+    """A copy of `base` with every attention layer replaced by a block that starts from its V and O; all else is equal.
+
+    The gates' random parts are drawn from `seed`.
+    """
+    values = {key: value for key, value in base.config.to_dict().items()
+              if key not in ("model_type", "architectures", "quantization_config", "transformers_version")}
+    model = HarmonicLlamaForCausalLM(HarmonicLlamaConfig(**values, block=options.to_dict()))
+    generator = torch.Generator().manual_seed(seed)
+    for block, layer in zip(model.blocks, base.model.layers, strict=True):
+        block.reset_parameters(generator)
+        block.init_from(layer.self_attn)
+    kept = {key: value for key, value in base.state_dict().items() if ".self_attn." not in key}
+    missing = model.load_state_dict(kept, strict=False)
+    if missing.unexpected_keys or any(".self_attn." not in key for key in missing.missing_keys if key != "lm_head.weight"):
+        raise UserError(f"this base is no plain Llama: weights {missing.unexpected_keys[:3] or missing.missing_keys[:3]} have no place in it.")
+    return model.to(dtype=base.dtype)
+
+
+AutoConfig.register(HarmonicLlamaConfig.model_type, HarmonicLlamaConfig)
+AutoModel.register(HarmonicLlamaConfig, HarmonicLlamaModel)
+AutoModelForCausalLM.register(HarmonicLlamaConfig, HarmonicLlamaForCausalLM)
