@@ -78,8 +78,6 @@ rule train:
         gpu=cell_gpu,
         mem_mb=cell_memory,
         runtime=cell_runtime,
-    group:
-        "cells"
     conda:
         "../../envs/train.yaml"
     shell:
@@ -107,8 +105,6 @@ rule trial:
         gpu=trial_gpu,
         mem_mb=trial_memory,
         runtime=trial_runtime,
-    group:
-        "cells"
     conda:
         "../../envs/train.yaml"
     shell:
@@ -133,8 +129,6 @@ rule choose_rate:
         f"{RESULTS}/logs/choose_rate/{{protocol}}/{{architecture}}.tsv"
     params:
         sources=stage_sources("choose_rate"),
-    group:
-        "cells"
     conda:
         "../../envs/train.yaml"
     shell:

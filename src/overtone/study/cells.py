@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -51,8 +52,6 @@ class Cell:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides the result, as plain JSON."""
-        import json
-
         fields = dataclasses.asdict(self)
         return fields | {"options": json.loads(self.options), "training": json.loads(self.training)}
 

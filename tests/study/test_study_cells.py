@@ -1,0 +1,111 @@
+"""Cells: what a study asks for, and that a change of one thing changes exactly the cells concerned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from overtone.errors import UserError
+from overtone.study import Cell, experiment_cells, load_study, study_cells, sweep_trials
+from overtone.study.cells import rate_owner
+
+STUDIES = ["smoke", "mini", "paper"]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return load_study("mini")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_loads_and_its_cells_are_distinct(name):
+    study = load_study(name)
+    cells = study_cells(study)
+    assert cells
+    assert len({cell.key for cell in cells}) == len({cell.hash for cell in cells}) == len(cells)
+
+
+def test_a_cell_survives_its_own_json(mini):
+    for cell in study_cells(mini):
+        assert Cell.from_config(cell.config()) == cell
+
+
+def test_a_cell_config_with_a_wrong_field_is_refused(mini):
+    config = study_cells(mini)[0].config()
+    with pytest.raises(UserError, match="sead"):
+        Cell.from_config({**config, "sead": 1})
+
+
+def test_experiments_that_name_the_same_coordinates_share_the_cell(mini):
+    crossover = {cell.key: cell for cell in experiment_cells(mini, "crossover")}
+    ablations = {cell.key: cell for cell in experiment_cells(mini, "ablations")}
+    shared = set(crossover) & set(ablations)
+    assert shared
+    assert all(crossover[key] == ablations[key] for key in shared)
+
+
+def test_the_protocol_is_the_same_for_every_architecture(mini):
+    for name in mini.experiments:
+        by_architecture: dict[str, set[str]] = {}
+        for cell in experiment_cells(mini, name):
+            by_architecture.setdefault(cell.architecture, set()).add(cell.training)
+        assert len({frozenset(rules) for rules in by_architecture.values()}) == 1
+
+
+def test_an_added_seed_adds_one_cell_a_row_and_changes_no_other():
+    before = {cell.key: cell.hash for cell in study_cells(load_study("mini"))}
+    edits = {"experiments": {"crossover": {"seeds": [1, 2, 3, 9]}}}
+    after = {cell.key: cell.hash for cell in study_cells(load_study("mini", edits))}
+    assert {key: after[key] for key in before} == before
+    assert {key.rsplit("/", 1)[1] for key in set(after) - set(before)} == {"9"}
+    assert len(set(after) - set(before)) == 12  # 4 architectures, 3 lengths
+
+
+def test_a_changed_budget_changes_only_its_protocol():
+    before = {cell.key: cell.hash for cell in study_cells(load_study("mini"))}
+    after = {cell.key: cell.hash for cell in study_cells(load_study("mini", {"protocols": {"resonator": {"budget": 4096}}}))}
+    changed = {key.split("/")[0] for key in before if before[key] != after[key]}
+    assert changed == {"resonator"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_architecture_gets_the_same_trials(name):
+    study = load_study(name)
+    for protocol in study.lr_sweep:
+        rates: dict[str, list[str]] = {}
+        for architecture, rate, cell in sweep_trials(study, protocol):
+            rates.setdefault(architecture, []).append(rate)
+            assert cell.config()["training"]["lr"] == float(rate)
+        assert len({tuple(found) for found in rates.values()}) == 1
+        trained = {rate_owner(study, cell.architecture) for cell in study_cells(study) if cell.protocol == protocol}
+        assert set(rates) == trained
+
+
+def test_the_evaluation_length_is_one_for_all_lengths_of_a_protocol(mini):
+    for protocol in mini.protocols:
+        lengths = {cell.config()["training"]["evaluation_length"] for cell in study_cells(mini) if cell.protocol == protocol}
+        assert len(lengths) == 1
+
+
+def test_a_swept_protocol_without_a_sweep_is_refused():
+    with pytest.raises(UserError, match="lr_sweep"):
+        load_study("mini", {"protocols": {"transplant": {"lr": "swept"}}})
+
+
+def test_a_rate_per_architecture_is_looked_up_and_a_missing_one_is_named():
+    edits = {"protocols": {"resonator": {"lr": {"resonator": 0.01, "transformer": 0.02}}}}
+    study = load_study("smoke", edits)
+    rates = {cell.architecture: cell.config()["training"]["lr"] for cell in experiment_cells(study, "quality")}
+    assert rates == {"resonator": 0.01, "transformer": 0.02}
+    edits["protocols"]["resonator"]["lr"] = {"resonator": 0.01}
+    with pytest.raises(UserError, match="transformer"):
+        load_study("smoke", edits)
+
+
+def test_the_hash_covers_every_field(mini):
+    cell = study_cells(mini)[0]
+    for field in dataclasses.fields(Cell):
+        value = getattr(cell, field.name)
+        other = value + 1 if isinstance(value, int) else '{"x":1}' if field.name in ("options", "training") else "other"
+        assert dataclasses.replace(cell, **{field.name: other}).hash != cell.hash
