@@ -1,0 +1,202 @@
+"""Evaluation over a whole region: the same targets at every window length.
+
+The region's first m * E + 1 tokens are used, E the study's evaluation length and m as large as fits: targets 1 .. m E.
+Windows of L tokens tile those targets (a shorter one at the end where L does not divide m E), so that two lengths
+differ in how much context each target sees and in nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from overtone.errors import UserError
+from overtone.training.run import LN2
+from overtone.training.stream import Region, document_segments
+
+HEAD_BYTES = 32 << 20  # logits held at once by the chunked head
+
+
+class Tokens(Protocol):
+    """What evaluation needs of an `overtone.corpora` TokenFile."""
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The region's tokens."""
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token."""
+
+    @property
+    def unknown_bits_per_byte(self) -> float:
+        """Bits a byte to spell out what unknown tokens hide; 0 for a tokenizer that loses nothing."""
+
+
+def target_count(region: int, evaluation_length: int) -> int:
+    """Targets of a region of `region` tokens: the largest multiple of evaluation_length with its first input."""
+    blocks = (region - 1) // evaluation_length
+    if blocks < 1:
+        raise UserError(
+            f"evaluation region: {region} tokens, but evaluation_length {evaluation_length} needs one more. "
+            "Hold out a larger share of the corpus (split) or evaluate at a shorter length."
+        )
+    return blocks * evaluation_length
+
+
+@torch.no_grad()
+def score_features(
+    features: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss in nats (N,) float32 and whether the likeliest token is the target (N,) bool.
+
+    features (N, d), weight (V, d), targets (N,) int64.
+
+    The logits of HEAD_BYTES worth of tokens are held at once, in float32.
+    """
+    rows = max(1, HEAD_BYTES // (4 * weight.shape[0]))
+    losses, hits = [], []
+    for part, wanted in zip(features.split(rows), targets.split(rows), strict=True):
+        logits = torch.nn.functional.linear(part, weight.to(part.dtype)).float()
+        _top, likeliest = logits.max(dim=-1)
+        losses.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, wanted[:, None])[:, 0])
+        hits.append(likeliest == wanted)
+    return torch.cat(losses), torch.cat(hits)
+
+
+@torch.no_grad()
+def score_region(
+    model: Any,
+    region: Region,
+    targets: int,
+    length: int,
+    *,
+    batch_tokens: int,
+    carry_state: bool = False,
+    windows: np.ndarray | None = None,
+    between: Callable[[], None] = lambda: None,
+    autocast: Callable[[], Any] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Loss (targets,) float32 and hit (targets,) bool of every target of the region, 0 where `windows` leaves one out.
+
+    `windows` picks windows by number (default: all); `between` is called between batches (it may raise to stop).
+    """
+    losses = np.zeros(targets, dtype=np.float32)
+    hits = np.zeros(targets, dtype=bool)
+    device = model.head_weight.device
+    training = model.training
+    model.eval()
+
+    def score(start: int, rows: int, width: int, state: Any) -> Any:
+        between()
+        ids = region.ids_at(start, rows * width + 1).to(device)
+        with autocast() if autocast else torch.autocast("cpu", enabled=False):
+            features, state = (
+                model.features(ids[:-1].view(rows, width), state, return_state=True)
+                if carry_state
+                else (model.features(ids[:-1].view(rows, width)), None)
+            )
+            loss, hit = score_features(features.reshape(rows * width, -1), model.head_weight, ids[1:])
+        losses[start : start + rows * width] = loss.cpu().numpy()
+        hits[start : start + rows * width] = hit.cpu().numpy()
+        return state
+
+    if carry_state:
+        for document in document_segments(region, 0, targets, length):
+            state = None
+            for start, end in document:
+                state = score(start, 1, end - start, state)
+    else:
+        whole, rest = divmod(targets, length)
+        rows = max(1, batch_tokens // length)
+        chosen = np.arange(whole) if windows is None else np.asarray([k for k in windows if k < whole])
+        for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
+            for first in range(0, len(run), rows):
+                count = min(rows, len(run) - first)
+                score(int(run[first]) * length, count, length, None)
+        if rest and (windows is None or whole in windows):
+            score(whole * length, 1, rest, None)
+    model.train(training)
+    return losses, hits
+
+
+def evaluate_region(
+    model: Any,
+    token_file: Tokens,
+    length: int,
+    *,
+    evaluation_length: int,
+    batch_tokens: int = 16384,
+    device: str | torch.device | None = None,
+    carry_state: bool = False,
+    between: Callable[[], None] = lambda: None,
+    autocast: Callable[[], Any] | None = None,
+) -> dict[str, Any]:
+    """Every measure of one region, as `evaluation.SPLIT` of metrics.json.
+
+    bpt = mean loss in bits per token; bpb = bpt / bytes per token (+ bits for unknown
+    characters); perplexity = 2^bpt; accuracy: share of targets that
+    were the likeliest token; window_bpt: one a window; loss_by_position: mean loss up to each right edge.
+    Numbers that are not finite are the caller's to judge (a diverged model). `device` must be the model's.
+    """
+    if device is not None and torch.device(device).type != model.head_weight.device.type:
+        raise ValueError(f"model is on {model.head_weight.device}, not on {device}")
+    region = Region.of(token_file)
+    targets = target_count(region.size, evaluation_length)
+    losses, hits = score_region(
+        model,
+        region,
+        targets,
+        length,
+        batch_tokens=batch_tokens,
+        carry_state=carry_state,
+        between=between,
+        autocast=autocast,
+    )
+    return summarise(losses, hits, length, token_file)
+
+
+def summarise(losses: np.ndarray, hits: np.ndarray, length: int, tokens: Tokens) -> dict[str, Any]:
+    """Measures of a region from the loss in nats and the hit of every target, windows of `length` in order."""
+    bits = losses.astype(np.float64) / LN2
+    bpt = float(bits.mean())
+    edges = np.arange(0, len(bits), length)
+    counts = np.diff(np.append(edges, len(bits)))
+    return {
+        "bpt": bpt,
+        "bpb": bpt / tokens.bytes_per_token + tokens.unknown_bits_per_byte,
+        "perplexity": 2.0**bpt if bpt < 1000 else math.inf,
+        "accuracy": float(hits.mean()),
+        "targets": len(bits),
+        "windows": len(edges),
+        "window_length": length,
+        "bytes_per_token": float(tokens.bytes_per_token),
+        "window_bpt": [float(value) for value in np.add.reduceat(bits, edges) / counts],
+        "loss_by_position": loss_by_position(bits, length),
+    }
+
+
+def position_edges(length: int) -> list[int]:
+    """Right edges of the position bins: 1, 2, 3, 4, 6, 8, 12, 16, ... and `length` itself (1-based positions)."""
+    edges = {length}
+    power = 1
+    while power < length:
+        edges |= {power, min(length, power * 3 // 2)}
+        power *= 2
+    return sorted(edges)
+
+
+def loss_by_position(bits: np.ndarray, length: int) -> dict[str, Any]:
+    """Mean bits of the targets at positions (previous edge, edge] of their window, 1 the first target."""
+    whole = len(bits) // length * length
+    table = bits[:whole].reshape(-1, length) if whole else bits.reshape(1, -1)
+    edges = position_edges(table.shape[1])
+    means = table.mean(axis=0)
+    return {
+        "position": edges,
+        "bpt": [float(means[left:right].mean()) for left, right in zip([0, *edges[:-1]], edges, strict=True)],
+    }

@@ -1,0 +1,67 @@
+"""The training rules of a cell: one set for every architecture of a study. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from overtone.errors import UserError
+from overtone.study import Cell
+
+
+@dataclass(frozen=True)
+class TrainingProtocol:
+    """What the study fixes for a cell. `lr` is None where the rate comes from a sweep."""
+
+    budget: int  # tokens
+    tokens_per_step: int  # tokens of one optimizer step
+    evaluation_length: int  # tokens; regions are cut to a multiple of it
+    lr: float | None = None  # peak rate
+    batch: int | None = None  # windows held at once; None: all of a step
+    warmup: float = 0.1  # share of the steps
+    final_lr: float = 0.1  # share of the peak
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip: float = 1.0  # global gradient norm
+    dtype: str = "auto"  # auto | float32 | bfloat16
+    carry_state: bool = False
+    validation_points: int = 4
+    checkpoint_every_s: float = 60.0
+    memory_limit_gb: float | None = None  # CPU only
+
+    @classmethod
+    def from_cell(cls, cell: Cell) -> TrainingProtocol:
+        """The protocol in `cell.training`; an unknown key is a UserError."""
+        given: dict[str, Any] = dict(cell.config()["training"])
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(given) - known):
+            raise UserError(
+                f"cell {cell.key}: training.{unknown[0]} is not known. Allowed: {', '.join(sorted(known))}."
+            )
+        if missing := sorted({"budget", "tokens_per_step", "lr"} - set(given)):
+            raise UserError(
+                f"cell {cell.key}: training.{missing[0]} is missing. Add it to the protocol {cell.protocol!r}."
+            )
+        given.setdefault("evaluation_length", cell.length)
+        given["betas"] = tuple(given.get("betas", cls.betas))
+        if given["lr"] == "swept":
+            given["lr"] = None
+        elif not isinstance(given["lr"], int | float):
+            raise UserError(f"cell {cell.key}: training.lr is {given['lr']!r}, expected a number or 'swept'.")
+        return cls(**given)
+
+    def windows_per_step(self, length: int) -> int:
+        """Windows of one optimizer step: as many whole ones as fit tokens_per_step, at least one."""
+        return max(1, self.tokens_per_step // length)
+
+    def rate_at(self, step: int, steps: int, peak: float) -> float:
+        """The learning rate of step 0..steps-1: linear up to `peak`, then a cosine down to final_lr * peak.
+
+        The first step has peak/W (W warm-up steps), step W-1 has the peak, the last step final_lr * peak.
+        """
+        rising = math.ceil(self.warmup * steps)
+        if step < rising:
+            return peak * (step + 1) / rising
+        done = (step - rising + 1) / max(1, steps - rising)
+        return peak * (self.final_lr + (1 - self.final_lr) * 0.5 * (1 + math.cos(math.pi * done)))
