@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from overtone.errors import UserError
 from overtone.files import StrPath
+
+SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,42 +34,48 @@ class DocumentWriter:
         self.bytes = 0
 
     def write(self, document: Document) -> None:
-        """Append one document. Lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
-        text = document.text
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError:
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            size = len(text.encode())
-        fields = {"id": document.id, "title": document.title, "text": text}
+        """Append one document."""
+        text = encodable(document.text)
+        fields = {"id": document.id, "title": encodable(document.title), "text": text}
         if document.split is not None:
             fields["split"] = document.split
-        line = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        line = json.dumps(fields, ensure_ascii=False).encode() + b"\n"
         self._file.write(line)
         self._hasher.update(line)
         self.documents += 1
-        self.bytes += size
+        self.bytes += len(text.encode())
 
     def summary(self) -> dict[str, Any]:
         """documents, bytes, digest."""
         return {"documents": self.documents, "bytes": self.bytes, "digest": self._hasher.hexdigest()}
 
 
-def read_documents(path: StrPath) -> Iterator[Document]:
-    """Stream the documents of a JSONL file; a missing or damaged file is a UserError that names file and line."""
+def encodable(text: str) -> str:
+    """The text, with U+FFFD for lone surrogates: JSON can spell them, UTF-8 cannot."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def read_documents(path: StrPath, digest: str | None = None) -> Iterator[Document]:
+    """Stream the documents of a JSONL file. A missing, damaged or (by `digest`, sha256) other file is a UserError."""
+    hasher = hashlib.sha256()
+    again = "Delete it and run the stage that makes it again."
     try:
         with open(path, "rb") as source:
             for number, line in enumerate(source, 1):
+                hasher.update(line)
                 try:
                     fields = json.loads(line)
-                    yield Document(fields["id"], fields["title"], fields["text"], fields.get("split"))
-                except (ValueError, KeyError, TypeError):
-                    raise UserError(f"{path}: line {number} is not a document (JSON with id, title, text). Delete the file and run "
-                                    "the stage that makes it again.") from None
+                    document = Document(fields["id"], fields["title"], fields["text"], fields.get("split"))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    raise UserError(f"{path}: line {number} is not a document (JSON with id, title, text). {again}") from None
+                yield document
     except FileNotFoundError:
         raise UserError(f"{path}: not found. Run the stage that makes it.") from None
-
-
-def beside(json_path: StrPath, name: str) -> Path:
-    """The file `name` in the folder of `json_path`."""
-    return Path(json_path).parent / name
+    if digest is not None and hasher.hexdigest() != digest:
+        raise UserError(f"{path}: expected sha256 {digest}, found {hasher.hexdigest()}. {again}")

@@ -2,58 +2,40 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO
 
-from overtone.corpora.documents import Document, DocumentWriter, beside
+from overtone.corpora.archive import open_content
+from overtone.corpora.documents import Document, DocumentWriter
 from overtone.corpora.mediawiki import wikitext_documents, xml_documents
-from overtone.corpora.registry import Corpus, corpus
+from overtone.corpora.rows import article_documents, read_rows, row_documents
 from overtone.errors import UserError
 from overtone.files import StrPath, atomic_path, read_json, write_json
 
 
-def extract(archive_json: StrPath, out: StrPath, text: str | None = None) -> dict[str, Any]:
-    """Write documents.jsonl beside `out`, then `out`: corpus, text, documents, bytes, digest, archive."""
+def extract(archive_json: StrPath, out: StrPath) -> dict[str, Any]:
+    """Write documents.jsonl beside `out`, then `out`: corpus, content, documents, bytes, digest, digest of the archive."""
     described = read_json(archive_json)
-    entry = corpus(described["name"])
-    chosen = text or entry.text
-    target = beside(out, "documents.jsonl")
-    with atomic_path(target) as temporary, open(temporary, "wb") as file:
+    try:
+        name, content, digest = described["name"], described["content"], described["sha256"]
+    except (KeyError, TypeError):
+        raise UserError(f"{archive_json}: has no name, content or sha256. Delete it and fetch the corpus again.") from None
+    archive = Path(archive_json).with_name("archive")
+    with atomic_path(Path(out).with_name("documents.jsonl")) as temporary, open(temporary, "wb") as file:
         writer = DocumentWriter(file)
-        for document in _documents(entry, str(beside(archive_json, "archive")), chosen):
-            writer.write(document)
+        with open_content(archive, content) as source:
+            for document in _documents(source, str(archive), content):
+                writer.write(document)
         if not writer.documents:
-            raise UserError(f"{archive_json}: {entry.name} holds no document. Delete the archive and fetch it again.")
-    summary = {"corpus": entry.name, "text": chosen, **writer.summary(), "archive": described["sha256"]}
+            raise UserError(f"{archive}: {name} holds no document. Delete it and fetch it again.")
+    summary = {"corpus": name, "content": content, **writer.summary(), "archive": digest}
     write_json(out, summary)
     return summary
 
 
-def _documents(entry: Corpus, path: str, text: str) -> Iterator[Document]:
-    with open_archive(entry, path) as source:
-        yield from (xml_documents if text == "xml" else wikitext_documents)(source, path)
-
-
-@contextmanager
-def open_archive(entry: Corpus, path: str) -> Iterator[BinaryIO]:
-    """The archive's content as a binary stream, unpacked in memory piece by piece: nothing is written, so nothing can escape."""
-    unpack = entry.source.get("unpack")
-    try:
-        if unpack == "bz2":
-            with bz2.open(path) as stream:
-                yield cast(BinaryIO, stream)
-        elif unpack == "gzip":
-            with gzip.open(path) as stream:
-                yield cast(BinaryIO, stream)
-        elif unpack == "zip":
-            with zipfile.ZipFile(path) as archive, archive.open(entry.source["inside"]) as stream:
-                yield cast(BinaryIO, stream)
-        else:
-            with open(path, "rb") as plain:
-                yield plain
-    except (EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise UserError(f"{path}: damaged archive ({error}). Delete it and fetch it again.") from None
+def _documents(source: BinaryIO, name: str, content: dict[str, Any]) -> Iterator[Document]:
+    if content["form"] == "mediawiki":
+        return (xml_documents if content["text"] == "xml" else wikitext_documents)(source, name)
+    rows = read_rows(source, name)
+    return article_documents(rows) if content["form"] == "articles" else row_documents(rows)

@@ -1,19 +1,21 @@
-"""MediaWiki XML dumps as documents: the wikitext of articles, or the raw XML page by page. Streams; memory is one page."""
+"""MediaWiki XML dumps as documents: the wikitext of articles, or the raw XML page by page. Memory is one page."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from xml.parsers import expat
 
 from overtone.corpora.documents import Document
 from overtone.errors import UserError
 
 _PIECE = 1 << 16
+_FIELDS = {("page", "title"), ("page", "ns"), ("page", "id"), ("revision", "text"), ("namespaces", "namespace")}
 
 
 def wikitext_documents(source: BinaryIO, name: str) -> Iterator[Document]:
-    """Articles (namespace 0, no redirects, not empty) of a dump, their wikitext as `text`.
+    """Articles (main namespace, no redirects, not empty), the wikitext of their last revision as `text`.
 
     A dump that ends inside a page (enwik8 is cut at 100,000,000 bytes) gives its whole pages. Malformed XML is a UserError.
     """
@@ -23,29 +25,27 @@ def wikitext_documents(source: BinaryIO, name: str) -> Iterator[Document]:
     parser.StartElementHandler = pages.start
     parser.EndElementHandler = pages.end
     parser.CharacterDataHandler = pages.characters
-    parser.EntityDeclHandler = _no_entities(name)
-    try:
-        while piece := source.read(_PIECE):
-            parser.Parse(piece, False)
-            yield from pages.take()
-    except expat.ExpatError as error:
-        raise UserError(f"{name}: not a MediaWiki XML dump ({error}). Delete it and fetch it again.") from None
 
-
-def _no_entities(name: str) -> object:
-    def refuse(*_: object) -> None:
+    def refuse(*_: Any) -> None:
         raise UserError(f"{name}: declares XML entities, which no MediaWiki dump does. Use the published dump.")
 
-    return refuse
+    parser.EntityDeclHandler = refuse
+    while piece := source.read(_PIECE):
+        try:
+            parser.Parse(piece, False)
+        except expat.ExpatError as error:
+            raise UserError(f"{name}: not a MediaWiki XML dump ({error}). Delete it and fetch it again.") from None
+        yield from pages.take()
 
 
 class _Pages:
     """Collects the fields of the page being read; `take` hands over the articles finished so far."""
 
     def __init__(self) -> None:
-        self._path: list[str] = []
+        self._path = ["", ""]
         self._fields: dict[str, list[str]] = {}
         self._redirect = False
+        self._prefixes: tuple[str, ...] = ()  # "Talk:", ...: names of other namespaces, for dumps whose pages have no <ns>
         self._ready: list[Document] = []
 
     def start(self, tag: str, _: dict[str, str]) -> None:
@@ -54,20 +54,26 @@ class _Pages:
             self._fields, self._redirect = {}, False
         elif tag == "redirect":
             self._redirect = True
+        elif tag in ("text", "namespace"):
+            self._fields[tag] = []
 
     def characters(self, data: str) -> None:
-        # title, ns and id stand in the page; text in its revision (whose own id is not the page's)
-        here = self._path[-2:]
-        if here in (["page", "title"], ["page", "ns"], ["page", "id"], ["revision", "text"]):
-            self._fields.setdefault(here[1], []).append(data)
+        if tuple(self._path[-2:]) in _FIELDS:  # a revision and a contributor have ids too: not those
+            self._fields.setdefault(self._path[-1], []).append(data)
 
     def end(self, tag: str) -> None:
         self._path.pop()
-        if tag != "page":
-            return
-        title, namespace, page, text = ("".join(self._fields.get(key, [])) for key in ("title", "ns", "id", "text"))
-        if not self._redirect and not text[:9].upper().startswith("#REDIRECT") and namespace in ("", "0") and text.strip():
-            self._ready.append(Document(page, title, text))
+        if tag == "namespace" and (prefix := self._field("namespace")):
+            self._prefixes += (f"{prefix}:",)
+        elif tag == "page":
+            title, text = self._field("title"), self._field("text")
+            main = self._field("ns") == "0" if "ns" in self._fields else not title.startswith(self._prefixes)
+            redirect = self._redirect or text.lstrip()[:9].upper() == "#REDIRECT"
+            if main and not redirect and text.strip():
+                self._ready.append(Document(self._field("id"), title, text))
+
+    def _field(self, name: str) -> str:
+        return "".join(self._fields.get(name, ()))
 
     def take(self) -> list[Document]:
         ready, self._ready = self._ready, []
@@ -75,7 +81,7 @@ class _Pages:
 
 
 def xml_documents(source: BinaryIO, name: str) -> Iterator[Document]:
-    """The raw XML of a dump cut before each `<page>` line: joined in order, the documents are the dump byte for byte.
+    """The raw XML cut before each `<page>` line: joined in order, the documents are the dump byte for byte.
 
     What precedes the first page (siteinfo) belongs to the first document, what follows the last page to the last.
     """
@@ -85,20 +91,18 @@ def xml_documents(source: BinaryIO, name: str) -> Iterator[Document]:
         if line.strip() == b"<page>":
             pages += 1
             if pages > 1:
-                yield _raw(lines, pages - 1, name)
+                yield _page(lines, pages - 1, name)
                 lines = []
         lines.append(line)
     if not pages:
-        raise UserError(f"{name}: has no <page>, so it is no MediaWiki XML dump. Delete it and fetch it again.")
-    yield _raw(lines, pages, name)
+        raise UserError(f"{name}: has no <page>, so it is not a MediaWiki XML dump. Delete it and fetch it again.")
+    yield _page(lines, pages, name)
 
 
-def _raw(lines: list[bytes], number: int, name: str) -> Document:
-    raw = b"".join(lines)
+def _page(lines: list[bytes], number: int, name: str) -> Document:
     try:
-        # a dump cut at a byte count may end inside a character
-        text = raw.decode("utf-8")
+        text = b"".join(lines).decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{name}: page {number} is not UTF-8 ({error.reason}). Delete it and fetch it again.") from None
-    title = next((line.strip()[7:-8].decode() for line in lines if line.strip().startswith(b"<title>")), "")
-    return Document(str(number), title, text)
+    _, _, rest = text.partition("<title>")
+    return Document(str(number), html.unescape(rest.partition("</title>")[0].partition("\n")[0]), text)

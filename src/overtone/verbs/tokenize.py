@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tokenize."""
-    from overtone.corpora.tokenfile import tokenize
+    from overtone.corpora.tokenize import tokenize
 
     summary = tokenize(args.splits, args.tokenizer, args.split, args.out)
     print(f"{summary['corpus']} {args.split}: {summary['tokens']:,} tokens, {summary['bytes_per_token']:.2f} bytes a token")

@@ -1,6 +1,7 @@
 """Fit a tokenizer on the training documents and write it to --out (its model beside it).
 
-Kinds: bytes; characters (max_vocab); sentencepiece (vocab_size, sample_bytes).
+Kinds: bytes; characters (max_vocab); sentencepiece (vocab_size, sample_bytes); gpt2; pretrained (repo, revision).
+The last two come from the Hugging Face hub at a pinned commit.
 """
 
 from __future__ import annotations

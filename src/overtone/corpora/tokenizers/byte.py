@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overtone.corpora.tokenizers.base import Tokenizer
-from overtone.errors import unknown_name
+from overtone.corpora.tokenizers.base import Tokenizer, TrainingText
 from overtone.files import digest_json
 
 
@@ -21,10 +20,8 @@ class ByteTokenizer(Tokenizer):
     digest = digest_json({"kind": "bytes"})
 
     @classmethod
-    def fit(cls, documents: Path, folder: Path, options: Mapping[str, Any]) -> ByteTokenizer:
+    def fit(cls, text: TrainingText, folder: Path, options: Mapping[str, Any]) -> ByteTokenizer:
         """Nothing to learn."""
-        for key in options:
-            raise unknown_name("tokenizer bytes: option", key, ())
         return cls()
 
     @classmethod

@@ -1,7 +1,7 @@
 """Characters of the training text, the commonest ones; the rest share one unknown id.
 
-An unknown id hides which character stood there, so bits per token understate the text. A whole code would then spell the character
-out among all other Unicode scalars: log2(1,112,064 - known) bits. `surprise` counts those bits, a token file keeps their sum, and
+The unknown id hides which character stood there, so bits per token understate the text. A whole code would spell the character out
+among all other Unicode characters, log2(1,112,064 - known) bits more. A token file keeps their sum, and
 
     bpb = bpt / bytes_per_token + unknown_bits_per_byte
 
@@ -18,42 +18,37 @@ from typing import Any
 
 import numpy as np
 
-from overtone.corpora.documents import read_documents
-from overtone.corpora.tokenizers.base import Tokenizer
-from overtone.errors import UserError, unknown_name
+from overtone.corpora.tokenizers.base import Tokenizer, TrainingText, id_type
 from overtone.files import digest_json
 
-UNKNOWN = 0
-_SCALARS = 0x110000 - 0x800  # Unicode code points that are characters
+_UNKNOWN = 0
+_CHARACTERS = 0x110000 - 0x800  # code points without the surrogates
 
 
 class CharacterTokenizer(Tokenizer):
     """Id 0 is unknown; id k > 0 the k-th commonest character of the training text (ties by code point)."""
+
+    OPTIONS = {"max_vocab": (1 << 16, 2)}
 
     def __init__(self, characters: str) -> None:
         self.characters = characters
         self.name = "characters"
         self.vocab_size = len(characters) + 1
         self.digest = digest_json({"kind": "characters", "characters": characters})
-        self.unknown_bits = math.log2(_SCALARS - len(characters))
-        points = np.frombuffer(characters.encode("utf-32-le"), np.uint32)
-        self._ids = np.zeros(0x110000, np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
+        self.unknown_bits = math.log2(_CHARACTERS - len(characters))
+        points = np.frombuffer(characters.encode("utf-32-le"), "<u4")
+        self._ids = np.full(0x110000, _UNKNOWN, id_type(self.vocab_size))
         self._ids[points] = np.arange(1, self.vocab_size)
-        self._points = np.concatenate([[0xFFFD], points]).astype(np.uint32)
+        self._points = np.concatenate([[0xFFFD], points]).astype("<u4")
 
     @classmethod
-    def fit(cls, documents: Path, folder: Path, options: Mapping[str, Any]) -> CharacterTokenizer:
-        """Count characters; `max_vocab` (default 65536) bounds the ids, the unknown one included."""
-        for key in set(options) - {"max_vocab"}:
-            raise unknown_name("tokenizer characters: option", key, ["max_vocab"])
-        limit = options.get("max_vocab", 1 << 16)
-        if not isinstance(limit, int) or limit < 2:
-            raise UserError(f"tokenizer characters: max_vocab: found {limit!r}, expected an integer of at least 2.")
-        counts = Counter("\n")  # the separator of documents is always known
-        for document in read_documents(documents):
-            counts.update(document.text)
+    def fit(cls, text: TrainingText, folder: Path, options: Mapping[str, Any]) -> CharacterTokenizer:
+        """Count characters; `max_vocab` bounds the ids, the unknown one included."""
+        counts = Counter("\n")  # separates documents, so it is known even if no document holds it
+        for document in text:
+            counts.update(document)
         ranked = sorted(counts, key=lambda character: (-counts[character], character))
-        return cls("".join(ranked[: limit - 1]))
+        return cls("".join(ranked[: options["max_vocab"] - 1]))
 
     @classmethod
     def load(cls, folder: Path, fields: Mapping[str, Any]) -> CharacterTokenizer:
@@ -66,8 +61,12 @@ class CharacterTokenizer(Tokenizer):
 
     def encode(self, text: str) -> np.ndarray:
         """One id a character."""
-        return self._ids[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
+        return self._ids[np.frombuffer(text.encode("utf-32-le"), "<u4")]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Characters; the unknown id becomes U+FFFD."""
         return self._points[np.asarray(ids, np.int64)].tobytes().decode("utf-32-le")
+
+    def unknown_in(self, ids: np.ndarray) -> int:
+        """How many ids are the unknown one."""
+        return int(np.count_nonzero(ids == _UNKNOWN))

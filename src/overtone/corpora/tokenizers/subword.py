@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from overtone.corpora.documents import read_documents
-from overtone.corpora.tokenizers.base import Tokenizer
-from overtone.errors import UserError, unknown_name
+from overtone.corpora.tokenizers.base import Tokenizer, TrainingText, id_type
+from overtone.errors import UserError
 from overtone.files import sha256_file, write_bytes
 
 _MODEL = "tokenizer.model"
-_DEFAULTS = {"vocab_size": 8192, "sample_bytes": 50_000_000}
+_MARK = "\u2581"  # SentencePiece writes a space as this character, so the character itself goes as bytes
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """BPE of `vocab_size` ids, 256 of which are bytes."""
+    """BPE of `vocab_size` ids, of which one is (never used) unknown and 256 are bytes."""
+
+    OPTIONS = {"vocab_size": (8192, 258), "sample_bytes": (20_000_000, 1)}
 
     def __init__(self, model: Path) -> None:
         import sentencepiece
@@ -31,22 +32,22 @@ class SentencePieceTokenizer(Tokenizer):
         self.vocab_size = self._processor.vocab_size()
         self.name = f"sentencepiece-{self.vocab_size}"
         self.digest = sha256_file(model)
+        self._dtype = id_type(self.vocab_size)
+        self._newline = [self._processor.piece_to_id("<0x0A>")]
+        self._mark = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _MARK.encode()]
 
     @classmethod
-    def fit(cls, documents: Path, folder: Path, options: Mapping[str, Any]) -> SentencePieceTokenizer:
-        """Learn `vocab_size` pieces from the first `sample_bytes` of the training documents; one thread, deterministic."""
+    def fit(cls, text: TrainingText, folder: Path, options: Mapping[str, Any]) -> SentencePieceTokenizer:
+        """Learn `vocab_size` pieces from about `sample_bytes` of whole documents, spread evenly; one thread, deterministic."""
         import sentencepiece
 
-        for key in set(options) - set(_DEFAULTS):
-            raise unknown_name("tokenizer sentencepiece: option", key, _DEFAULTS)
-        chosen = _DEFAULTS | dict(options)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_lines(documents, chosen["sample_bytes"]), model_writer=model, model_type="bpe",
-                vocab_size=chosen["vocab_size"], byte_fallback=True, character_coverage=0.9995, num_threads=1,
+                sentence_iterator=_lines(text, options["sample_bytes"]), model_writer=model, model_type="bpe",
+                vocab_size=options["vocab_size"], byte_fallback=True, character_coverage=0.9995, num_threads=1,
                 normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False,
-                allow_whitespace_only_pieces=True, bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0, max_sentence_length=1 << 20,
+                allow_whitespace_only_pieces=True, bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0, max_sentence_length=1 << 24,
                 shuffle_input_sentence=False, minloglevel=2,
             )
         except RuntimeError as error:
@@ -60,19 +61,22 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(folder / _MODEL)
 
     def encode(self, text: str) -> np.ndarray:
-        """BPE ids."""
-        return np.array(self._processor.encode(text), np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
+        """BPE ids, line by line: no piece holds a newline, and SentencePiece is faster on short texts."""
+        ids: list[int] = []
+        for number, part in enumerate(text.split(_MARK)):
+            ids += self._mark if number else []
+            for place, line in enumerate(self._processor.encode(part.split("\n"), num_threads=1)):
+                ids += self._newline + line if place else line
+        return np.array(ids, self._dtype)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Pieces to text."""
         return str(self._processor.decode(np.asarray(ids).tolist()))
 
 
-def _lines(documents: Path, limit: int) -> Iterator[str]:
-    seen = 0
-    for document in read_documents(documents):
-        for line in document.text.splitlines():
-            yield line
-        seen += len(document.text.encode())
-        if seen >= limit:
-            return
+def _lines(text: TrainingText, sample: int) -> Iterator[str]:
+    """Lines of every document, or of every k-th where all would be more than `sample` bytes."""
+    step = -(-text.bytes // sample)
+    for number, document in enumerate(text):
+        if number % max(step, 1) == 0:
+            yield from filter(None, document.split("\n"))
