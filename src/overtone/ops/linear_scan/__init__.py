@@ -7,13 +7,11 @@ user's side), `triton` the GPU kernels.
 from __future__ import annotations
 
 import warnings
-from functools import cache
 
-import torch
 from torch import Tensor
 
 from overtone.errors import UserError, unknown_name
-from overtone.ops.linear_scan.operator import scan_operator, state_dtype, why_unusable
+from overtone.ops.linear_scan.operator import scan_operator, why_unusable
 from overtone.ops.linear_scan.reference import reference_scan
 
 BACKENDS = ("auto", "reference", "cpu", "triton")
@@ -36,7 +34,7 @@ def linear_scan(
     Errors: ValueError for shapes that do not fit, UserError for a backend that cannot run here.
     """
     _check_shapes(a, b, initial)
-    chosen = _automatic(a.device.type) if backend == "auto" else _usable(backend, a.device.type)
+    chosen = _automatic(a, b) if backend == "auto" else _usable(backend, a, b)
     if chosen == "reference" or a.numel() == 0:
         h, final = reference_scan(a, b, initial)
     else:
@@ -53,21 +51,20 @@ def _check_shapes(a: Tensor, b: Tensor, initial: Tensor | None) -> None:
         raise ValueError(f"linear_scan: a and b must be real floating point; found {a.dtype} and {b.dtype}.")
 
 
-def _usable(backend: str, device: str) -> str:
+def _usable(backend: str, a: Tensor, b: Tensor) -> str:
     if backend not in BACKENDS:
         raise unknown_name("linear_scan backend", backend, BACKENDS)
-    if reason := why_unusable(backend, device):
+    if reason := why_unusable(backend, a, b):
         raise UserError(f"linear_scan: backend {backend!r} cannot run: {reason}. Use backend 'auto' or 'reference'.")
     return backend
 
 
-@cache
-def _automatic(device: str) -> str:
-    fast = "cpu" if device in ("cpu", "meta") else "triton"
-    reason = why_unusable(fast, device)
-    if reason:
-        warnings.warn(f"linear_scan falls back to the slow reference loop on {device}: {reason}.", stacklevel=3)
-    return "reference" if reason else fast
+def _automatic(a: Tensor, b: Tensor) -> str:
+    fast = "cpu" if a.device.type in ("cpu", "meta") else "triton"
+    if reason := why_unusable(fast, a, b):
+        warnings.warn(f"linear_scan falls back to the slow reference loop: {reason}.", stacklevel=3)
+        return "reference"
+    return fast
 
 
-__all__ = ["BACKENDS", "linear_scan", "state_dtype"]
+__all__ = ["BACKENDS", "linear_scan"]
