@@ -1,7 +1,7 @@
 """Text into token files: fetch, verify, extract, split by document, tokenize. Imports no torch.
 
-archive -> documents.jsonl -> splits/*.jsonl -> tokenizer -> *.bin; every large file has a JSON beside it. Every stage streams:
-memory is one document, whatever the corpus.
+archive -> documents.jsonl -> splits/*.jsonl -> tokenizer -> *.bin; every large file has a JSON beside it.
+Every stage streams: memory is one document, whatever the corpus.
 """
 
 from overtone.corpora.registry import Corpus, corpus

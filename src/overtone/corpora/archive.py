@@ -1,4 +1,4 @@
-"""What is packed in an archive, as one verified stream. Nothing is unpacked to disk, so no member can land outside its folder."""
+"""What is packed in an archive, as one verified stream. Nothing is unpacked to disk: no member can land outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAMAGED = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class _Verified(io.RawIOBase):
-    """Passes a stream on, counts and hashes it, and at its end compares bytes and sha256 with what is expected of it."""
+    """Passes a stream on, counts and hashes it, and at its end compares bytes and sha256 with those expected."""
 
     def __init__(self, stream: IO[bytes], name: str, size: int | None, sha256: str | None) -> None:
         self._stream, self._name, self._size, self._sha256 = stream, name, size, sha256
@@ -52,7 +52,7 @@ class _Verified(io.RawIOBase):
 def open_content(archive: Path, content: Mapping[str, Any]) -> Iterator[BinaryIO]:
     """The packed text as a binary stream.
 
-    content: `packing` (none | bz2 | gzip | zip), `member` (of a zip), `bytes` and `sha256` of the unpacked text, where known.
+    content: `packing` (none | bz2 | gzip | zip), `member` (of a zip), `bytes` and `sha256` unpacked, where known.
     """
     with ExitStack() as stack:
         try:
@@ -70,7 +70,7 @@ def _open(archive: Path, content: Mapping[str, Any], stack: ExitStack) -> IO[byt
     if packing == "bz2":
         return stack.enter_context(bz2.open(archive))
     if packing == "gzip":
-        return stack.enter_context(gzip.open(archive))
+        return cast(IO[bytes], stack.enter_context(gzip.open(archive)))
     if packing == "zip":
         return stack.enter_context(stack.enter_context(zipfile.ZipFile(archive)).open(content["member"]))
     return stack.enter_context(open(archive, "rb"))

@@ -1,4 +1,4 @@
-"""documents.jsonl: one {"id", "title", "text"} (and "split", where one is published) a line, read and written as a stream."""
+"""documents.jsonl, read and written as a stream: a line is {"id", "title", "text"} and, where published, "split"."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_documents(path: StrPath, digest: str | None = None) -> Iterator[Documen
                     fields = json.loads(line)
                     document = Document(fields["id"], fields["title"], fields["text"], fields.get("split"))
                 except (ValueError, KeyError, TypeError, AttributeError):
-                    raise UserError(f"{path}: line {number} is not a document (JSON with id, title, text). {again}") from None
+                    raise UserError(f"{path}: line {number} is not JSON with id, title and text. {again}") from None
                 yield document
     except FileNotFoundError:
         raise UserError(f"{path}: not found. Run the stage that makes it.") from None

@@ -15,12 +15,12 @@ from overtone.files import StrPath, atomic_path, read_json, write_json
 
 
 def extract(archive_json: StrPath, out: StrPath) -> dict[str, Any]:
-    """Write documents.jsonl beside `out`, then `out`: corpus, content, documents, bytes, digest, digest of the archive."""
+    """Write documents.jsonl beside `out`, then `out`: corpus, content, documents, bytes, digest, and the archive's."""
     described = read_json(archive_json)
     try:
         name, content, digest = described["name"], described["content"], described["sha256"]
     except (KeyError, TypeError):
-        raise UserError(f"{archive_json}: has no name, content or sha256. Delete it and fetch the corpus again.") from None
+        raise UserError(f"{archive_json}: has no name, content or sha256. Delete it and fetch again.") from None
     archive = Path(archive_json).with_name("archive")
     with atomic_path(Path(out).with_name("documents.jsonl")) as temporary, open(temporary, "wb") as file:
         writer = DocumentWriter(file)

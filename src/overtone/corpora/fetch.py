@@ -55,8 +55,10 @@ def _file(source: Mapping[str, Any], archive: Path) -> tuple[str, None]:
     with atomic_path(archive) as temporary:
         shutil.copyfile(path, temporary)
         if "sha256" in source and (found := sha256_file(temporary)) != source["sha256"]:
-            raise UserError(f"{path}: expected sha256 {source['sha256']}, found {found}. Correct the file or the digest.")
+            raise UserError(f"{path}: expected sha256 {source['sha256']}, found {found}. Correct file or digest.")
     return source["path"], None
 
 
-_KINDS: dict[str, Callable[[Mapping[str, Any], Path], tuple[str, str | None]]] = {"wheel": _wheel, "http": _http, "hub": _hub, "file": _file}
+_KINDS: dict[str, Callable[[Mapping[str, Any], Path], tuple[str, str | None]]] = {
+    "wheel": _wheel, "http": _http, "hub": _hub, "file": _file,
+}

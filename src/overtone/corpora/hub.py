@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, streamed into one archive of JSON lines {"split", "text"}; a broken stream continues."""
+"""Data sets of the Hugging Face hub, streamed into one archive of JSON lines; a stream that broke continues."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _SAVE_EVERY = 1 << 24  # bytes between two saved positions
 def fetch_rows(source: Mapping[str, Any], out: StrPath) -> str:
     """Stream the rows of `source` to `out`; returns the commit they come from.
 
-    source: `repo`, `revision`, `format` (parquet | json), `files` {split: pattern} ("all" where none is published), `column`, and
-    `limit_bytes` of text a split, where not all is wanted. Without a repo the files are local. `.NAME.part` and `.NAME.state` beside `out` hold what has come and where it stopped.
+    source: `repo`, `revision`, `format` (parquet | json), `files` {split: pattern} ("all" where none is published),
+    `column`, and `limit_bytes` of text a split where not all is wanted. Without a repo the files are local. A line of `out`
+    is {"split", "text"}. `.NAME.part` and `.NAME.state` beside `out` hold what has come and where it stopped.
     """
     target = Path(out)
     state_path = target.with_name(f".{target.name}.state")
@@ -46,13 +47,13 @@ def fetch_rows(source: Mapping[str, Any], out: StrPath) -> str:
         raise
     except Exception as error:  # datasets, fsspec, pyarrow and the hub client share no base class
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{source['repo']}: streaming stopped ({type(error).__name__}: {reason}). Check network and space, then run "
-                        "again: it continues.") from error
+        raise UserError(f"{source.get('repo', target)}: streaming stopped ({type(error).__name__}: {reason}). Check "
+                        "network and space, then run again: it continues.") from error
     return str(state["revision"])
 
 
 def resolve_revision(source: Mapping[str, Any]) -> str:
-    """The commit of the data set: `revision` itself where it is one, else what the hub says the branch or tag points to."""
+    """The commit of the data set: `revision` itself where it is one, else the one that the hub says it points to."""
     if "repo" not in source or re.fullmatch(r"[0-9a-f]{40}", source["revision"]):
         return str(source["revision"])
     from huggingface_hub import HfApi
@@ -92,7 +93,8 @@ def _write_splits(source: Mapping[str, Any], file: BinaryIO, state: dict[str, An
             size += len(text.encode())
             if file.tell() - saved >= _SAVE_EVERY:
                 if shutil.disk_usage(state_path.parent).free < 4 * _SAVE_EVERY:
-                    raise UserError(f"{state_path.parent}: less than {4 * _SAVE_EVERY:,} bytes free. Free space, then run again: it continues.")
+                    raise UserError(f"{state_path.parent}: less than {4 * _SAVE_EVERY:,} bytes free. Free space, then "
+                                    "run again: it continues.")
                 save(stream=stream.state_dict(), text_bytes=size)
                 saved = file.tell()
             if limit is not None and size >= limit:
@@ -109,5 +111,6 @@ def _stream(source: Mapping[str, Any], revision: str, split: str) -> Any:
     from datasets import load_dataset
 
     base = f"hf://datasets/{source['repo']}@{revision}/" if "repo" in source else ""
-    rows = load_dataset(source["format"], data_files={"train": base + source["files"][split]}, split="train", streaming=True)
+    files = {"train": base + source["files"][split]}
+    rows = load_dataset(source["format"], data_files=files, split="train", streaming=True)
     return rows.select_columns([source["column"]])

@@ -17,7 +17,8 @@ _FIELDS = {("page", "title"), ("page", "ns"), ("page", "id"), ("revision", "text
 def wikitext_documents(source: BinaryIO, name: str) -> Iterator[Document]:
     """Articles (main namespace, no redirects, not empty), the wikitext of their last revision as `text`.
 
-    A dump that ends inside a page (enwik8 is cut at 100,000,000 bytes) gives its whole pages. Malformed XML is a UserError.
+    A dump that ends inside a page (enwik8 is cut at 100,000,000 bytes) gives its whole pages. Malformed XML is a
+    UserError.
     """
     pages = _Pages()
     parser = expat.ParserCreate("utf-8")
@@ -45,7 +46,7 @@ class _Pages:
         self._path = ["", ""]
         self._fields: dict[str, list[str]] = {}
         self._redirect = False
-        self._prefixes: tuple[str, ...] = ()  # "Talk:", ...: names of other namespaces, for dumps whose pages have no <ns>
+        self._prefixes: tuple[str, ...] = ()  # "Talk:", ...: other namespaces, for dumps whose pages have no <ns>
         self._ready: list[Document] = []
 
     def start(self, tag: str, _: dict[str, str]) -> None:

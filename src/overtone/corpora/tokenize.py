@@ -16,9 +16,10 @@ SEPARATOR = "\n"
 
 
 def tokenize(splits_json: StrPath, tokenizer_json: StrPath, split: str, out: StrPath) -> dict[str, Any]:
-    """Encode one split into `out` with suffix .bin (ids) and .starts (uint64 offset of each document), then write `out`.
+    """Encode one split into `out` with suffix .bin (ids) and .starts (uint64 offset of each document), then write it.
 
-    A document that does not end with a newline gets one: the separator is text, so every tokenizer has it and its byte counts.
+    A document that does not end with a newline gets one: the separator is text, so every tokenizer has it and its byte
+    counts.
     """
     described = read_json(splits_json)
     if split not in described["splits"]:

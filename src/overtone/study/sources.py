@@ -18,10 +18,10 @@ _MODEL = {
 }
 _TRAIN = ("training/loop.py", "training/protocol.py", "training/plan.py", "training/evaluate.py", "models/base.py", "ops/linear_cross_entropy.py")
 _STAGES: dict[str, tuple[str, ...]] = {
-    "extract": ("corpora/extract.py",),
-    "split": ("corpora/split.py",),
-    "tokenizer": ("corpora/tokenizers",),
-    "tokenize": ("corpora/tokenize.py", "corpora/token_files.py"),
+    "extract": ("corpora/extract.py", "corpora/archive.py", "corpora/mediawiki.py", "corpora/rows.py", "corpora/documents.py"),
+    "split": ("corpora/split.py", "corpora/documents.py"),
+    "tokenizer": ("corpora/tokenizers", "corpora/documents.py"),
+    "tokenize": ("corpora/tokenize.py", "corpora/tokenizers", "corpora/documents.py"),
     "choose_rate": ("training/sweep.py",),
     "transplant": ("transplant", *_SCAN),
     "bench": ("benchmarks",),

@@ -1,4 +1,4 @@
-"""Assign documents to train, validation and test: train.jsonl, validation.jsonl and test.jsonl beside --out, then --out itself.
+"""Assign documents to train, validation and test: {train,validation,test}.jsonl beside --out, then --out itself.
 
 Equal texts go to the same split. A corpus with published splits keeps them.
 """

@@ -18,5 +18,5 @@ def run(args: argparse.Namespace) -> int:
     from overtone.corpora.tokenize import tokenize
 
     summary = tokenize(args.splits, args.tokenizer, args.split, args.out)
-    print(f"{summary['corpus']} {args.split}: {summary['tokens']:,} tokens, {summary['bytes_per_token']:.2f} bytes a token")
+    print(f"{summary['corpus']} {args.split}: {summary['tokens']:,} tokens of {summary['bytes_per_token']:.2f} bytes")
     return 0

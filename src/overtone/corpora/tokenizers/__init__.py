@@ -14,27 +14,27 @@ from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, read_json, write_json
 
 KINDS: dict[str, type[Tokenizer]] = {
-    "bytes": ByteTokenizer, "characters": CharacterTokenizer, "sentencepiece": SentencePieceTokenizer, "gpt2": GPT2Tokenizer,
-    "pretrained": PretrainedTokenizer,
+    "bytes": ByteTokenizer, "characters": CharacterTokenizer, "sentencepiece": SentencePieceTokenizer,
+    "gpt2": GPT2Tokenizer, "pretrained": PretrainedTokenizer,
 }
 
 __all__ = ["KINDS", "Tokenizer", "fit_tokenizer", "load_tokenizer"]
 
 
 def fit_tokenizer(splits_json: StrPath, spec: str, out: StrPath) -> Tokenizer:
-    """Fit the tokenizer that the JSON `spec` describes on the training documents; write its model beside `out`, then `out`."""
+    """Fit the tokenizer that the JSON `spec` describes on the training documents; its model is written beside `out`."""
     try:
         options = json.loads(spec)
         kind = options.pop("kind")
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise UserError(f"--spec: found {spec}, expected a JSON object with a kind, such as '{{\"kind\": \"bytes\"}}'.") from None
+        raise UserError(f"--spec: found {spec}, expected JSON with a kind, such as {{\"kind\": \"bytes\"}}.") from None
     if kind not in KINDS:
         raise unknown_name("tokenizer kind", kind, KINDS)
     described = read_json(splits_json)
     train = described["splits"]["train"]
-    folder = Path(out).parent
+    text = TrainingText(Path(splits_json).with_name("train.jsonl"), train["digest"], train["bytes"])
     chosen = KINDS[kind].check(options)
-    tokenizer = KINDS[kind].fit(TrainingText(Path(splits_json).with_name("train.jsonl"), train["digest"], train["bytes"]), folder, chosen)
+    tokenizer = KINDS[kind].fit(text, Path(out).parent, chosen)
     write_json(out, {"kind": kind, "options": chosen, "vocab_size": tokenizer.vocab_size, "digest": tokenizer.digest,
                      "corpus": described["corpus"], **tokenizer.stored()})
     return tokenizer
@@ -52,7 +52,8 @@ def load_tokenizer(directory: StrPath) -> Tokenizer:
         tokenizer = KINDS[kind].load(folder, fields)
         expected = fields["digest"]
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{described}: damaged ({type(error).__name__}: {error}). Run `overtone tokenizer` again.") from None
+        raise UserError(f"{described}: damaged ({type(error).__name__}: {error}). Run `overtone tokenizer` "
+                        "again.") from None
     if tokenizer.digest != expected:
         raise UserError(f"{folder}: the tokenizer's digest is {tokenizer.digest}, {described.name} expects {expected}. "
                         "Run `overtone tokenizer` again.")

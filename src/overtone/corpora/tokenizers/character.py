@@ -1,7 +1,7 @@
 """Characters of the training text, the commonest ones; the rest share one unknown id.
 
-The unknown id hides which character stood there, so bits per token understate the text. A whole code would spell the character out
-among all other Unicode characters, log2(1,112,064 - known) bits more. A token file keeps their sum, and
+The unknown id hides which character stood there, so bits per token understate the text. A whole code would spell it out
+among all other Unicode characters, log2(1,112,064 - known) bits more. A token file keeps the sum of those bits, and
 
     bpb = bpt / bytes_per_token + unknown_bits_per_byte
 
@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _CHARACTERS = 0x110000 - 0x800  # code points without the surrogates
 class CharacterTokenizer(Tokenizer):
     """Id 0 is unknown; id k > 0 the k-th commonest character of the training text (ties by code point)."""
 
-    OPTIONS = {"max_vocab": (1 << 16, 2)}
+    OPTIONS: ClassVar = {"max_vocab": (1 << 16, 2)}
 
     def __init__(self, characters: str) -> None:
         self.characters = characters

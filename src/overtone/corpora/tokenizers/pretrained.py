@@ -37,7 +37,8 @@ class PretrainedTokenizer(Tokenizer):
     def check(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """`repo` and `revision`, a commit."""
         if set(options) != {"repo", "revision"} or not re.fullmatch(r"[0-9a-f]{40}", str(options["revision"])):
-            raise UserError(f"tokenizer pretrained: found {dict(options)}, expected repo and revision, a commit of 40 hex digits.")
+            raise UserError(f"tokenizer pretrained: found {dict(options)}, expected repo and revision (a commit, 40 "
+                            "hex digits).")
         return dict(options)
 
     @classmethod
@@ -49,8 +50,8 @@ class PretrainedTokenizer(Tokenizer):
             path = hf_hub_download(options["repo"], "tokenizer.json", revision=options["revision"])
         except Exception as error:  # the hub client's and its transport's errors share no base class
             reason = " ".join(str(error).split())[:160]
-            raise UserError(f"tokenizer {options['repo']}: cannot be had from the hub ({type(error).__name__}: {reason}). Check the "
-                            "network, then run again.") from None
+            raise UserError(f"tokenizer {options['repo']}: cannot be had from the hub ({type(error).__name__}: "
+                            f"{reason}). Check the network, then run again.") from None
         write_bytes(folder / _MODEL, Path(path).read_bytes())
         return cls(folder / _MODEL, options["repo"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _MARK = "\u2581"  # SentencePiece writes a space as this character, so the chara
 class SentencePieceTokenizer(Tokenizer):
     """BPE of `vocab_size` ids, of which one is (never used) unknown and 256 are bytes."""
 
-    OPTIONS = {"vocab_size": (8192, 258), "sample_bytes": (20_000_000, 1)}
+    OPTIONS: ClassVar = {"vocab_size": (8192, 258), "sample_bytes": (20_000_000, 1)}
 
     def __init__(self, model: Path) -> None:
         import sentencepiece
@@ -38,7 +38,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def fit(cls, text: TrainingText, folder: Path, options: Mapping[str, Any]) -> SentencePieceTokenizer:
-        """Learn `vocab_size` pieces from about `sample_bytes` of whole documents, spread evenly; one thread, deterministic."""
+        """Learn `vocab_size` pieces from at most about `sample_bytes` of whole documents; one thread, deterministic."""
         import sentencepiece
 
         model = io.BytesIO()
@@ -47,11 +47,12 @@ class SentencePieceTokenizer(Tokenizer):
                 sentence_iterator=_lines(text, options["sample_bytes"]), model_writer=model, model_type="bpe",
                 vocab_size=options["vocab_size"], byte_fallback=True, character_coverage=0.9995, num_threads=1,
                 normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False,
-                allow_whitespace_only_pieces=True, bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0, max_sentence_length=1 << 24,
-                shuffle_input_sentence=False, minloglevel=2,
+                allow_whitespace_only_pieces=True, bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0,
+                max_sentence_length=1 << 24, shuffle_input_sentence=False, minloglevel=2,
             )
         except RuntimeError as error:
-            raise UserError(f"tokenizer sentencepiece: cannot be fitted ({' '.join(str(error).split())}). Choose another vocab_size.") from None
+            raise UserError(f"tokenizer sentencepiece: cannot be fitted ({' '.join(str(error).split())}). Choose "
+                            "another vocab_size.") from None
         write_bytes(folder / _MODEL, model.getvalue())
         return cls(folder / _MODEL)
 
