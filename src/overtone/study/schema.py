@@ -53,6 +53,9 @@ def _resolve(definition: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 def _fill(definition: Any, value: Any, root: dict[str, Any]) -> None:
     definition = _resolve(definition, root)
+    if isinstance(value, list):
+        for item in value:
+            _fill(definition.get("items"), item, root)
     if not isinstance(value, dict):
         return
     properties = definition.get("properties", {})

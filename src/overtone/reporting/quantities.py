@@ -1,0 +1,172 @@
+"""Measured quantities: what a claim may name, and nothing else.
+
+A quantity is a Python function registered under its own name. It turns evidence (the study's results, or the papers' published
+numbers) into a `Measurement`: one `Point` a length, size or task, and, where growth is claimed, a trend. A point carries no fixed
+test: `point.at(null)` tests against any value, so that the rule of the claim chooses it.
+
+A claim file names a quantity and its parameters; the name and the parameters are checked against the function before anything is
+computed. Strings of a claim file are never evaluated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from overtone.errors import UserError, unknown_name
+from overtone.reporting.collect import Results
+from overtone.reporting.statistics import Estimate
+
+Test = Callable[[float], Estimate]
+
+
+class NotMeasuredError(Exception):
+    """The study has no such measurement; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What quantities read: the results of a study (None: published numbers only) and `papers/reported.yaml`."""
+
+    reported: Mapping[str, Any]
+    results: Results | None = None
+
+    @property
+    def measured(self) -> Results:
+        """The results, for a quantity that needs them."""
+        if self.results is None:
+            raise NotMeasuredError("No results were given.")
+        return self.results
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number with its test. `x`: where it stands on the axis along which growth is measured.
+
+    `seeds_matter`: the number describes trained models, so a single seed cannot decide it; False for a property of one given
+    model, a time, a size, or a published number.
+    `sources`: files under results/STUDY (or keys of the reported numbers) that it was computed from.
+    """
+
+    label: str
+    at: Test
+    x: float | None = None
+    sources: tuple[str, ...] = ()
+    seeds_matter: bool = True
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A quantity's value: points, perhaps a trend over them, and remarks.
+
+    `lost`: settings where the model that a claim speaks for failed while what it is compared with ended ok. With one, a rule about
+    every point cannot hold.
+    """
+
+    unit: str
+    points: tuple[Point, ...]
+    trend: Point | None = None
+    notes: tuple[str, ...] = field(default=())
+    lost: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise NotMeasuredError("No length, size or task has what is needed." + "".join(f" {note}" for note in self.notes))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A registered function: `function(evidence, **parameters) -> Measurement`."""
+
+    name: str
+    function: Callable[..., Measurement]
+    published: bool
+
+    @property
+    def summary(self) -> str:
+        """First line of its docstring."""
+        return (inspect.getdoc(self.function) or "").split("\n", 1)[0]
+
+    def measure(self, evidence: Evidence, parameters: Mapping[str, Any]) -> Measurement:
+        """Compute it; NotMeasuredError where the evidence lacks something."""
+        return self.function(evidence, **parameters)
+
+
+QUANTITIES: dict[str, Quantity] = {}
+
+
+def quantity(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
+    """Register a quantity of the study's results under the function's name."""
+    return _register(function, published=False)
+
+
+def published(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
+    """Register a quantity of the papers' own numbers under the function's name."""
+    return _register(function, published=True)
+
+
+def _register(function: Callable[..., Measurement], *, published: bool) -> Callable[..., Measurement]:
+    QUANTITIES[function.__name__] = Quantity(function.__name__, function, published)
+    return function
+
+
+def find_quantity(name: str, parameters: Mapping[str, Any], where: str) -> Quantity:
+    """Look a quantity up and check its parameters; UserError with the nearest valid name for either."""
+    if name not in QUANTITIES:
+        raise unknown_name(f"{where}: quantity", name, QUANTITIES)
+    accepted = dict(list(inspect.signature(QUANTITIES[name].function).parameters.items())[1:])
+    for given in parameters:
+        if given not in accepted:
+            raise unknown_name(f"{where}: parameter of {name}", given, accepted)
+    for needed, parameter in accepted.items():
+        if parameter.default is parameter.empty and needed not in parameters:
+            raise UserError(f"{where}: quantity {name} needs the parameter {needed!r}. Add it under 'with'.")
+    return QUANTITIES[name]
+
+
+def reported_value(reported: Mapping[str, Any], path: str) -> Any:
+    """The published number or table at a dotted path of `papers/reported.yaml`; UserError with the nearest key."""
+    value: Any = reported
+    for key in path.split("."):
+        known = {str(name): name for name in value} if isinstance(value, Mapping) else {}
+        if key not in known:
+            raise unknown_name(f"papers/reported.yaml: {path}: key", key, known)
+        value = value[known[key]]
+    return value
+
+
+def exact(value: float) -> Test:
+    """The test of a number without uncertainty (a count, a published value): it differs from every other number."""
+    value = float(value)
+    if not math.isfinite(value):
+        raise NotMeasuredError(f"Not a finite number: {value}.")
+
+    def at(null: float) -> Estimate:
+        return Estimate(value, value, value, 0.95, null, 1.0 if value == null else 0.0, 0, 0, None, None, None)
+
+    return at
+
+
+def lognormal(value: float, log_sd: float | None, samples: int) -> Test:
+    """The test of a positive number whose logarithm has standard deviation `log_sd` (a ratio of times); None: unknown, no interval.
+
+    `log_sd` is the spread of single repeats, not the error of their median: repeats of one process share the machine's load, so
+    they do not average out.
+    """
+    from scipy.special import ndtr, ndtri
+
+    reach = float(ndtri(0.975)) * (log_sd or 0.0)
+
+    def at(null: float) -> Estimate:
+        if log_sd is None:
+            return Estimate(value, None, None, 0.95, null, None, 0, samples, None, None, None)
+        if null <= 0 or log_sd == 0:
+            p = 1.0 if value == null else 0.0
+        else:
+            p = float(2 * ndtr(-abs(math.log(value / null)) / log_sd))
+        return Estimate(value, value * math.exp(-reach), value * math.exp(reach), 0.95, null, p, 0, samples, None, None, None)
+
+    return at

@@ -1,0 +1,175 @@
+"""Paired comparisons of trained cells: the settings in which all architectures ended ok, and a statistic's test in each.
+
+A setting is a protocol, corpus, tokenizer, size and length. Within it all architectures saw the same seeds, windows and
+targets, so every comparison is paired. Losses are those of the split that the tables use (`collect.SPLIT`), in bits per token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from overtone.reporting import formats, statistics
+from overtone.reporting.collect import SPLIT, outcome, paired, select
+from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
+from overtone.reporting.quantities_spread import SeedSpread, regression_slope
+
+Statistic = Callable[..., Any]
+COORDINATES = ("protocol", "corpus", "tokenizer", "size", "length")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting with the rows of each architecture, in the order asked for: one row a seed."""
+
+    coordinates: tuple[Any, ...]
+    groups: tuple[pd.DataFrame, ...]
+
+    @property
+    def length(self) -> int:
+        """Training length in tokens."""
+        return int(self.coordinates[-1])
+
+    @property
+    def text(self) -> tuple[Any, ...]:
+        """Corpus and tokenizer: settings of one text are evaluated on the same targets."""
+        return self.coordinates[1:3]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The cells' metrics files."""
+        return tuple(path for group in self.groups for path in group["path"])
+
+    def samples(self) -> list[Any]:
+        """One (seeds, windows) matrix an architecture; [] where no seed has them all."""
+        return paired(*self.groups)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The settings in which every architecture ended ok, remarks on all failures, and settings lost by the last architecture alone."""
+
+    settings: list[Setting]
+    notes: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def trained(evidence: Evidence, experiments: Sequence[str], architectures: Sequence[str]) -> Trained:
+    """Look at every setting of the experiments that has cells of all architectures; the last one is the model that a claim is about."""
+    cells = cell_frame(evidence, experiments)
+    for name in architectures:
+        if name not in set(cells["architecture"]):
+            raise NotMeasuredError(f"No cell of {' or '.join(experiments)} trains {name}.")
+    found, notes, lost = [], [], []
+    for coordinates, rows in cells.groupby(list(COORDINATES), sort=True):
+        groups = tuple(select(rows, architecture=name) for name in architectures)
+        if any(group.empty for group in groups):
+            continue
+        where = f"{formats.length(coordinates[-1])} ({coordinates[-2]}, {coordinates[1]})"
+        notes += [note for name, group in zip(architectures, groups, strict=True) for note in _failures(name, group, where)]
+        ended = [outcome(group["status"]) == "ok" for group in groups]
+        if all(ended):
+            found.append(Setting(coordinates, groups))
+        elif all(ended[:-1]):
+            lost.append(where)
+    return Trained(found, tuple(notes), tuple(lost))
+
+
+def _failures(name: str, group: pd.DataFrame, where: str) -> list[str]:
+    failed = group[group["status"] != "ok"]["status"]
+    return [f"{name} at {where}: {len(failed)} of {len(group)} cells ended {' or '.join(sorted(set(failed)))}."] if len(failed) else []
+
+
+def cell_frame(evidence: Evidence, experiments: Sequence[str]) -> pd.DataFrame:
+    """The cells of those experiments that the study has; NotMeasuredError where it has none of them."""
+    results = evidence.measured
+    if not any(name in results.study.experiments for name in experiments):
+        raise NotMeasuredError(f"The study has no experiment {' or '.join(experiments)}.")
+    return results.cells(*experiments)
+
+
+def labels(settings: Sequence[Setting]) -> list[str]:
+    """What tells the settings apart, the length in any case if nothing does."""
+    varying = [index for index in range(len(COORDINATES)) if len({setting.coordinates[index] for setting in settings}) > 1]
+    named = []
+    for setting in settings:
+        words = [str(setting.coordinates[index]) if index < 4 else formats.length(setting.length) for index in varying]
+        named.append(" · ".join(words) or formats.length(setting.length))
+    return named
+
+
+def compare(evidence: Evidence, experiments: Sequence[str], architectures: Sequence[str], statistic: Statistic, unit: str,
+            over: str = "length", only: str = "all", sizes: Sequence[str] = ()) -> Measurement:
+    """`statistic(mean of each architecture)` in every setting of the experiments, and its trend.
+
+    over: what the trend runs along: length (a doubling), size (a doubling of the first architecture's parameters), or
+    task (a bit per byte of the first architecture's loss, which says how hard a task is).
+    only: "all" lengths, or the "shortest" or "longest" of those that most settings share. sizes: these only ([]: all).
+    """
+    found = trained(evidence, experiments, architectures)
+    settings = _at_edge([item for item in found.settings if not sizes or item.coordinates[3] in sizes], only)
+    kept, notes = [], list(found.notes)
+    for setting, label in zip(settings, labels(settings), strict=True):
+        samples = setting.samples()
+        if samples:
+            kept.append((setting, label, samples))
+        else:
+            notes.append(f"{label}: no seed has all of {', '.join(architectures)}.")
+    spread = SeedSpread.pool([statistic(*(matrix.mean(axis=1) for matrix in samples)) for _, _, samples in kept])
+    axis = [_axis(over, setting) for setting, _, _ in kept]
+    points = tuple(
+        Point(label, spread.test(statistic, [samples], [1.0]) if spread.pooled else bootstrap(statistic, samples),
+              x if over == "task" else 2.0**x, setting.sources)
+        for (setting, label, samples), x in zip(kept, axis, strict=True)
+    )
+    trend = _trend(statistic, [setting for setting, _, _ in kept], [samples for _, _, samples in kept], axis, spread, over)
+    return Measurement(unit, points, trend, (*notes, *spread.notes), found.lost if only == "all" else ())
+
+
+def bootstrap(statistic: Statistic, samples: Sequence[Any]) -> Test:
+    """The test of one setting: the interval that the tables print."""
+    return lambda null: statistics.estimate(statistic, *samples, null=null)
+
+
+def _at_edge(settings: list[Setting], only: str) -> list[Setting]:
+    if only == "all" or not settings:
+        return settings
+    lengths = [setting.length for setting in settings]
+    most = max(map(lengths.count, lengths))
+    edge = (min if only == "shortest" else max)(length for length in lengths if lengths.count(length) == most)
+    return [setting for setting in settings if setting.length == edge]
+
+
+def _axis(over: str, setting: Setting) -> float:
+    reference = select(setting.groups[0], status="ok")
+    if over == "length":
+        return math.log2(setting.length)
+    if over == "size":
+        return math.log2(float(reference["parameters"].iloc[0]))
+    return float(reference[f"{SPLIT}_bpb"].astype(float).mean())
+
+
+_TREND = {"length": "per doubling of the length", "size": "per doubling of the size", "task": "per bit a byte of the baseline"}
+
+
+def _trend(statistic: Statistic, settings: Sequence[Setting], samples: Sequence[Sequence[Any]], axis: Sequence[float],
+           spread: SeedSpread, over: str) -> Point | None:
+    """Least-squares slope of the statistic along the axis.
+
+    Settings of one text share their windows, so these are resampled together and what they share cancels. Settings of other
+    texts (tasks) cannot be: there the slope has Student's interval of a regression.
+    """
+    if len(set(axis)) < 2:
+        return None
+    sources = tuple(source for setting in settings for source in setting.sources)
+    one_text = len({setting.text for setting in settings}) == 1 and len({matrices[0].shape[1] for matrices in samples}) == 1
+    if one_text and spread.pooled:
+        x = np.asarray(axis) - np.mean(axis)
+        return Point(_TREND[over], spread.test(statistic, samples, [float(weight) for weight in x / (x @ x)]), None, sources)
+    values = [float(statistic(*(matrix.mean() for matrix in matrices))) for matrices in samples]
+    return Point(_TREND[over], regression_slope(axis, values), None, sources, seeds_matter=False)

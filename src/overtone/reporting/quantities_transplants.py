@@ -1,0 +1,110 @@
+"""Quantities of transplants: the base past its context, the transplanted model beside it, and what it cost.
+
+One base and one trained transplant: intervals cover other text of the same kind, not another training run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from overtone.reporting import formats, statistics
+from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test, exact, quantity
+
+BASE = "base"
+_ONE_RUN = "One transplant, trained once: the interval covers other text, not another run."
+
+
+@dataclass(frozen=True)
+class Transplant:
+    """One transplant's evaluation and its best variant that is no control (fewest bits at the shortest length)."""
+
+    name: str
+    content: dict[str, Any]
+    variant: str
+
+    @property
+    def source(self) -> str:
+        """Its evaluation file."""
+        return f"transplants/{self.name}/evaluation.json"
+
+    def windows(self, model: str, corpus: str) -> dict[int, Any]:
+        """length -> bits per token of each window, merged into the windows of the longest length."""
+        rows = {int(row["length"]): row for row in self.content["rows"] if row["model"] == model and row["corpus"] == corpus}
+        if not rows:
+            return {}
+        count = len(rows[max(rows)]["window_bpt"])
+        return {length: statistics.blocks(row["window_bpt"], count) for length, row in sorted(rows.items())}
+
+    @property
+    def corpora(self) -> list[str]:
+        """Corpora that were read."""
+        return sorted({row["corpus"] for row in self.content["rows"]})
+
+
+def _transplants(evidence: Evidence) -> Iterator[Transplant]:
+    found = evidence.measured.transplants()
+    if not found:
+        raise NotMeasuredError("The study has no transplant.")
+    for name, content in found.items():
+        evaluation = content["evaluation"]
+        honest = [variant for variant, about in evaluation["variants"].items() if not about["control"] and "/" not in variant]
+        rows = [row for row in evaluation["rows"] if row["model"] in honest]
+        if rows:
+            shortest = min(row["length"] for row in rows)
+            best = min((row for row in rows if row["length"] == shortest), key=lambda row: float(row["bpt"]))
+            yield Transplant(name, evaluation, str(best["model"]))
+
+
+def _paired(low: Any, high: Any) -> Test:
+    return lambda null: statistics.estimate(statistics.difference, low, high, null=null)
+
+
+def _rise(transplant: Transplant, model: str) -> Iterator[Point]:
+    for corpus in transplant.corpora:
+        windows = transplant.windows(model, corpus)
+        if len(windows) > 1:
+            first, last = min(windows), max(windows)
+            label = f"{transplant.name} · {corpus}, {formats.length(first)} to {formats.length(last)}"
+            yield Point(label, _paired(windows[first], windows[last]), float(last), (transplant.source,), seeds_matter=False)
+
+
+@quantity
+def base_degradation(evidence: Evidence) -> Measurement:
+    """Bits per token the untouched base loses from the shortest length to the longest, which lies past its context."""
+    points = [
+        point for transplant in _transplants(evidence) for point in _rise(transplant, BASE)
+        if (point.x or 0) > int(transplant.content["context"])
+    ]
+    return Measurement("bpt", tuple(points))
+
+
+@quantity
+def transplant_degradation(evidence: Evidence) -> Measurement:
+    """Bits per token the transplanted model loses from the shortest length to the longest."""
+    points = [point for transplant in _transplants(evidence) for point in _rise(transplant, transplant.variant)]
+    return Measurement("bpt", tuple(points), None, (_ONE_RUN,))
+
+
+@quantity
+def transplant_gain(evidence: Evidence) -> Measurement:
+    """Bits per token of the base minus those of the transplanted model, at every length."""
+    points = []
+    for transplant in _transplants(evidence):
+        for corpus in transplant.corpora:
+            ours, theirs = transplant.windows(transplant.variant, corpus), transplant.windows(BASE, corpus)
+            for length in sorted(set(ours) & set(theirs)):
+                label = f"{transplant.name} · {corpus} at {formats.length(length)}"
+                points.append(Point(label, _paired(ours[length], theirs[length]), float(length), (transplant.source,), seeds_matter=False))
+    return Measurement("bpt", tuple(points), None, (_ONE_RUN,))
+
+
+@quantity
+def transplant_cost(evidence: Evidence) -> Measurement:
+    """Dollars of all phases of the transplant, at the study's price an hour."""
+    points = []
+    for transplant in _transplants(evidence):
+        dollars = sum(row["dollars"] for row in transplant.content["cost"] if row["variant"] == transplant.variant)
+        points.append(Point(f"{transplant.name}/{transplant.variant}", exact(dollars), None, (transplant.source,), seeds_matter=False))
+    return Measurement("$", tuple(points))
