@@ -9,7 +9,8 @@ Symbols (B batch, L length, d hidden, N = heads * head_dim state channels, s = d
     o_l = g_l h_l
     e_1 = norm(D_e x - P_1 o_1), e_2 = norm(P_1 o_1 - P_2 o_2)    prediction errors, s wide; norm has no parameters
     y = O [o_1; o_2; o_3]
-Head i belongs to level 1 + i mod 3, so that every group of heads that shares its values sees them at all three timescales.
+Head i belongs to level 1 + i mod 3, so that every group of heads that shares its values sees them at all three timescales
+(a model of one or two heads is dealt out in parts of heads).
 The state is h(t), N numbers a sequence, whatever the length. A padded token is an identity step: A = 1, drive 0.
 Why these shapes: docs/transplant.md.
 """
@@ -59,11 +60,12 @@ class BlockOptions:
         return asdict(self) | {"timescales": list(self.timescales)}
 
 
-def level_heads(heads: int) -> list[list[int]]:
-    """The heads of each level: head i keeps time on level 1 + i mod 3. Fewer than three heads is a UserError."""
-    if heads < LEVELS:
-        raise UserError(f"a transplant gives each of its {LEVELS} levels whole heads; this model has {heads}. Use a base with more heads.")
-    return [list(range(level, heads, LEVELS)) for level in range(LEVELS)]
+def deal(heads: int, head_dim: int) -> tuple[int, list[list[int]]]:
+    """(parts a head is cut into, parts of each level): part i keeps time on level 1 + i mod 3. One part a head from 3 heads on."""
+    cut = next((n for n in range(1, head_dim + 1) if head_dim % n == 0 and heads * n >= LEVELS), None)
+    if cut is None:
+        raise UserError(f"{heads} heads of {head_dim} channels cannot be dealt out to {LEVELS} levels. Use a wider base.")
+    return cut, [list(range(level, heads * cut, LEVELS)) for level in range(LEVELS)]
 
 
 def unit_norm(x: Tensor) -> Tensor:
@@ -83,9 +85,10 @@ class HarmonicBlock(nn.Module):
         self.options = BlockOptions.from_dict(config.block)
         self.layer_idx = layer_idx
         self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-        self.heads = level_heads(config.num_attention_heads)
+        self.cut, self.parts = deal(config.num_attention_heads, self.head_dim)
+        self.part = self.head_dim // self.cut  # channels of a part
         self.group = config.num_attention_heads // config.num_key_value_heads
-        self.widths = [len(heads) * self.head_dim for heads in self.heads]
+        self.widths = [len(parts) * self.part for parts in self.parts]
         d, n, s, bias = config.hidden_size, sum(self.widths), self.options.d_state, bool(config.attention_bias)
         self.values = nn.Linear(d, config.num_key_value_heads * self.head_dim, bias=bias)  # V
         self.out = nn.Linear(n, d, bias=bias)  # O, columns in level order
@@ -106,12 +109,12 @@ class HarmonicBlock(nn.Module):
         wide = torch.promote_types(x.dtype, torch.float32)
         decay = self.decay_up(self.decay_down(x)).to(wide)  # (B, L, N), a logit
         gate = 2 * torch.sigmoid(self.gate_up(self.gate_down(x)))
-        values = self.values(x).unflatten(-1, (-1, self.head_dim))  # (B, L, kv heads, head_dim)
+        values = self.values(x).unflatten(-1, (-1, self.part))  # (B, L, parts of the kv heads, channels)
         states = None if store is None or store.state is None else store.state.split(self.widths, dim=-1)
         outputs: list[Tensor] = []
         finals: list[Tensor] = []
         for level, (z, g) in enumerate(zip(decay.split(self.widths, -1), gate.split(self.widths, -1), strict=True)):
-            drive = torch.cat([values[:, :, head // self.group] for head in self.heads[level]], dim=-1)
+            drive = torch.cat([values[:, :, self._source(part)] for part in self.parts[level]], dim=-1)
             if level and self.options.prediction:
                 drive = drive + self.listen[level - 1](self._error(x, outputs))
             h, final = self._recur(level, z, drive.to(wide), None if states is None else states[level], padding)
@@ -120,6 +123,11 @@ class HarmonicBlock(nn.Module):
         if store is not None:
             store.replace(torch.cat(finals, dim=-1), tokens=x.shape[1])
         return self.out(torch.cat(outputs, dim=-1)), None
+
+    def _source(self, part: int) -> int:
+        """The part of the values that a part of the heads reads."""
+        head, rest = divmod(part, self.cut)
+        return head // self.group * self.cut + rest
 
     def _error(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
         """e_l after l levels: what level l did not predict of the stream below it (B, L, s)."""
@@ -168,7 +176,7 @@ class HarmonicBlock(nn.Module):
     @torch.no_grad()
     def init_from(self, attention: nn.Module) -> None:
         """Take V and O from a LlamaAttention: the block then starts as that layer with exponential attention weights."""
-        order = [head * self.head_dim + channel for heads in self.heads for head in heads for channel in range(self.head_dim)]
+        order = [part * self.part + channel for parts in self.parts for part in parts for channel in range(self.part)]
         self.values.load_state_dict(attention.v_proj.state_dict())
         self.out.load_state_dict(attention.o_proj.state_dict())
         self.out.weight.copy_(attention.o_proj.weight[:, order])

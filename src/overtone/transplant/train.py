@@ -1,0 +1,122 @@
+"""Run one phase of one variant: base or phase before -> blocks learn -> model folder and phaseN.json."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from overtone.errors import UserError
+from overtone.files import digest_json, read_json, write_json
+from overtone.provenance import environment
+from overtone.training.devices import torch_device
+from overtone.training.interrupt import stop_on_signals
+from overtone.training.locks import cell_lock
+from overtone.training.plan import Plan
+from overtone.training.stream import Region
+from overtone.transplant.base import base_folder, load_base
+from overtone.transplant.block import BlockOptions
+from overtone.transplant.config import Phase, TransplantConfig, Variant
+from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
+from overtone.transplant.phase import PhaseTrainer
+from overtone.transplant.scoring import bpt, parameter_count, whole_targets
+from overtone.transplant.text import open_tokens
+
+_EVALUATION_TOKENS = 4096  # in one forward pass of the curve's held-out text
+
+
+def model_folder(config: TransplantConfig, results: Path, variant: Variant, number: int) -> Path:
+    """Where a phase leaves its model: VARIANT/model for a variant's last phase, VARIANT/phase1/model for one before it."""
+    folder = results / "transplants" / config.name / variant.name
+    return folder / "model" if number == variant.phases[-1].number else folder / f"phase{number}" / "model"
+
+
+def train_phase(config: TransplantConfig, results: Path, variant: Variant, number: int, out: Path, log: Callable[[str], None]) -> dict[str, Any]:
+    """Train, save the model, write phaseN.json to `out`. Goes on from its own checkpoint; raises Interrupted after writing one."""
+    phase = config.phase(variant.name, number)
+    device = torch_device(config.device, log)
+    tokens = open_tokens(config, results, config.corpus, "train")
+    held_out = open_tokens(config, results, config.corpus, "validation")
+    region, validation = Region.of(tokens), Region.of(held_out)
+    plan = Plan(tokens.digest, region.size, config.length, phase.budget, phase.tokens_per_step, config.seed)
+    started_from, student, teacher = _models(config, results, variant, phase, device)
+    fingerprint = digest_json({
+        "config": {key: config.data[key] for key in ("base", "corpus", "length", "seed", "dtype")}, "block": dict(variant.block),
+        "phase": phase.__dict__, "from": started_from, "tokens": tokens.digest,
+    })
+    folder = results / "state" / f"transplant-{fingerprint[:16]}"
+    dtype = config.data["dtype"]
+    bf16 = dtype == "bfloat16" or (dtype == "auto" and device.type == "cuda")
+    autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
+    targets = whole_targets(validation, config.length, config.data["validation_windows"])
+    with cell_lock(folder), stop_on_signals() as stop:
+        trainer = PhaseTrainer(
+            student, teacher, phase, region, plan, folder=folder, fingerprint=fingerprint, stop=stop, dtype=dtype,
+            checkpointing=config.data["gradient_checkpointing"], every_s=config.data["checkpoint_every_s"], log=log,
+        )
+        progress = trainer.train(lambda: bpt(student, validation, targets, config.length, batch_tokens=_EVALUATION_TOKENS, autocast=autocast))
+        _save(student, model_folder(config, results, variant, number), base_folder(config, results))
+    total = parameter_count(student)
+    new = sum(weight.numel() for block in student.blocks for weight in block.parameters())
+    trainable = sum(weight.numel() for weight in student.parameters() if weight.requires_grad)
+    report = {
+        "transplant": config.name, "variant": variant.name, "phase": number, "objective": phase.objective, "train": phase.train,
+        "control": variant.control, "block": BlockOptions.from_dict(variant.block).to_dict(), "settings": dict(phase.__dict__),
+        "started_from": started_from, "plan": plan.digest, "length": config.length, "tokens": progress.tokens, "steps": progress.step,
+        "seconds": progress.seconds, "tokens_per_s": progress.tokens / progress.seconds if progress.seconds else 0.0,
+        "peak_bytes": progress.peak_bytes, "parameters": {"new": new, "frozen": total - trainable, "trainable": trainable, "total": total},
+        "curve": progress.curve, "bpt": progress.curve[-1]["bpt"], "validation_targets": targets,
+        "model": str(model_folder(config, results, variant, number).relative_to(results)),
+        "time_constants": [[float(level.min()), float(level.median()), float(level.max())] for level in student.blocks[0].time_constants()],
+        "environment": environment(str(device), torch.get_num_threads()),
+    }
+    write_json(out, report)
+    shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Phase,
+            device: torch.device) -> tuple[str, HarmonicLlamaForCausalLM, Any]:
+    """(digest of what it starts from, student, teacher)."""
+    teacher = load_base(config, results)
+    before = _before(config, results, variant, phase)
+    if before is None:
+        student = transplant(teacher, BlockOptions.from_dict(variant.block), config.seed)
+        origin = read_json(results / "transplants" / config.name / "base.json")["sha256"]
+    else:
+        folder, origin = before
+        student = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        if student.config.block != BlockOptions.from_dict(variant.block).to_dict():
+            raise UserError(f"{folder}: its blocks are not those of variant {variant.name}. Run its phase 1 again.")
+    if device.type == "cuda":
+        teacher = teacher.to(torch.bfloat16)
+    return origin, student.to(device), teacher.to(device)
+
+
+def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Phase) -> tuple[Path, str] | None:
+    """The model folder a phase continues and the digest of its report; None: the base itself."""
+    if phase.number == 2:
+        source = variant
+    elif variant.after is not None:
+        source = config.variant(variant.after)
+    else:
+        return None
+    report = read_json(results / "transplants" / config.name / source.name / "phase1.json")
+    folder = results / report["model"]
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no model. Run phase 1 of variant {source.name} again.")
+    return folder, digest_json([report["plan"], report["settings"], report["started_from"], report["block"]])
+
+
+def _save(student: HarmonicLlamaForCausalLM, folder: Path, base: Path) -> None:
+    """The model as `save_pretrained` writes it, with the base's tokenizer where it has one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    student.save_pretrained(folder)
+    for file in sorted(base.iterdir()):
+        if "token" in file.name or file.name in ("vocab.json", "merges.txt", "chat_template.jinja"):
+            shutil.copyfile(file, folder / file.name)
