@@ -21,8 +21,8 @@ def fetch_rows(source: Mapping[str, Any], out: StrPath) -> str:
     """Stream the rows of `source` to `out`; returns the commit they come from.
 
     source: `repo`, `revision`, `format` (parquet | json), `files` {split: pattern} ("all" where none is published),
-    `column`, and `limit_bytes` of text a split where not all is wanted. Without a repo the files are local. A line of `out`
-    is {"split", "text"}. `.NAME.part` and `.NAME.state` beside `out` hold what has come and where it stopped.
+    `column`, and `limit_bytes` of text a split where not all is wanted. Without a repo the files are local. A line of
+    `out` is {"split", "text"}; `.NAME.part` and `.NAME.state` beside it hold what has come and where it stopped.
     """
     target = Path(out)
     state_path = target.with_name(f".{target.name}.state")

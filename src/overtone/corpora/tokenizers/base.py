@@ -34,7 +34,8 @@ class Tokenizer(ABC):
     name: str
     vocab_size: int
     digest: str
-    unknown_bits: float = 0.0  # bits that spell out the character behind one unknown id
+    unknown_id: int | None = None  # the id that hides a character, if there is one
+    unknown_bits: float = 0.0  # bits that spell out the character behind it
 
     @classmethod
     def check(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,10 +71,6 @@ class Tokenizer(ABC):
     @abstractmethod
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of token ids; bytes that are no UTF-8 become U+FFFD."""
-
-    def unknown_in(self, ids: np.ndarray) -> int:
-        """How many of the ids hide their character; 0 where nothing is lost."""
-        return 0
 
 
 def id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:

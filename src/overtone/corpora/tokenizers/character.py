@@ -21,7 +21,6 @@ import numpy as np
 from overtone.corpora.tokenizers.base import Tokenizer, TrainingText, id_type
 from overtone.files import digest_json
 
-_UNKNOWN = 0
 _CHARACTERS = 0x110000 - 0x800  # code points without the surrogates
 
 
@@ -29,6 +28,7 @@ class CharacterTokenizer(Tokenizer):
     """Id 0 is unknown; id k > 0 the k-th commonest character of the training text (ties by code point)."""
 
     OPTIONS: ClassVar = {"max_vocab": (1 << 16, 2)}
+    unknown_id = 0
 
     def __init__(self, characters: str) -> None:
         self.characters = characters
@@ -37,7 +37,7 @@ class CharacterTokenizer(Tokenizer):
         self.digest = digest_json({"kind": "characters", "characters": characters})
         self.unknown_bits = math.log2(_CHARACTERS - len(characters))
         points = np.frombuffer(characters.encode("utf-32-le"), "<u4")
-        self._ids = np.full(0x110000, _UNKNOWN, id_type(self.vocab_size))
+        self._ids = np.zeros(0x110000, id_type(self.vocab_size))
         self._ids[points] = np.arange(1, self.vocab_size)
         self._points = np.concatenate([[0xFFFD], points]).astype("<u4")
 
@@ -66,7 +66,3 @@ class CharacterTokenizer(Tokenizer):
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Characters; the unknown id becomes U+FFFD."""
         return self._points[np.asarray(ids, np.int64)].tobytes().decode("utf-32-le")
-
-    def unknown_in(self, ids: np.ndarray) -> int:
-        """How many ids are the unknown one."""
-        return int(np.count_nonzero(ids == _UNKNOWN))
