@@ -24,7 +24,7 @@ from overtone.training.evaluate import score_region, summarise, target_count
 from overtone.training.interrupt import StopFlag
 from overtone.training.locks import cell_lock
 from overtone.training.loop import CellFailed, Trainer
-from overtone.training.memory import as_out_of_memory, data_bytes
+from overtone.training.memory import MemoryMeter, as_out_of_memory, warm_up
 from overtone.training.metrics import cell_metrics, write_metrics
 from overtone.training.parallel import Ranks
 from overtone.training.plan import Plan
@@ -126,9 +126,9 @@ class _Job:
         self.files, self.device, self.ranks, self.folder = files, device, ranks, folder
         self.stop, self.progress = stop, progress
         self.regions = {split: Region.of(file) for split, file in files.items()}
-        memory_baseline = data_bytes()
         self.model = build_for_cell(cell, files["train"].vocab_size).to(device)
         self.parameters = {name: int(count) for name, count in parameter_counts(self.model).items() if name != "parts"}
+        warm_up(self.model)
         fingerprint = digest_json([cell.config(), rate, plan.origin, sources_digest("ops", "models", "training")])
         self.trainer = Trainer(
             self.model,
@@ -140,7 +140,7 @@ class _Job:
             fingerprint=fingerprint,
             stop=stop,
             ranks=ranks,
-            memory_baseline=memory_baseline,
+            memory=MemoryMeter(self.model, device),
             log=progress.log,
             on_step=lambda run, nats: progress.step(run, nats, run.curve[-1]["lr"] if run.curve else rate),
         )
@@ -161,7 +161,7 @@ class _Job:
         except CellFailed as outcome:
             status, failure, evaluation = outcome.status, outcome.failure, {}
         run = self.trainer.run
-        run.peak_bytes = max(run.peak_bytes, self.trainer.peak.read())
+        run.peak_bytes = max(run.peak_bytes, self.trainer.memory.peak())
         if self.ranks.rank != 0:
             return {}
         if status == "ok":
@@ -185,7 +185,7 @@ class _Job:
                 "train_tokens_per_s": run.timed_tokens / run.timed_s if run.timed_s else None,
                 "eval_tokens_per_s": evaluated / evaluated_s if evaluated_s else None,
                 "peak_bytes": run.peak_bytes,
-                "memory_kind": self.trainer.peak.kind,
+                "memory_kind": self.trainer.memory.kind,
                 "wall_s": time.perf_counter() - began,
                 "train_s": run.train_s,
                 "synchronised": True,

@@ -96,7 +96,8 @@ def choose_device(request: str, log: Callable[[str], None] = lambda line: None) 
         return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % len(assigned)}"
     if request == "cuda":
         raise UserError(
-            "device: a GPU is wanted (cuda) and this machine shows none. Run on a GPU node, or set the study's `device: cpu`."
+            "device: a GPU is wanted (cuda) and this machine shows none. "
+            "Run on a GPU node, or set `device: cpu` in the study."
         )
     return "cpu"
 

@@ -15,8 +15,8 @@ import torch
 from overtone.training.batches import StatefulSteps, StatelessSteps
 from overtone.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from overtone.training.interrupt import StopFlag
-from overtone.training.memory import OutOfMemory, PeakMemory, as_out_of_memory, cpu_memory_limit, data_bytes
-from overtone.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors, set_rate
+from overtone.training.memory import MemoryMeter, OutOfMemory, as_out_of_memory
+from overtone.training.optimizer import AdamW
 from overtone.training.parallel import Ranks
 from overtone.training.plan import Plan, consume
 from overtone.training.protocol import TrainingProtocol
@@ -48,7 +48,7 @@ class Trainer:
         fingerprint: str,
         stop: StopFlag,
         ranks: Ranks,
-        memory_baseline: int,
+        memory: MemoryMeter,
         log: Callable[[str], None],
         on_step: Callable[[RunState, float], None] = lambda run, rate: None,
     ) -> None:
@@ -63,14 +63,11 @@ class Trainer:
         self.log = log
         self.on_step = on_step
         self.device = model.head_weight.device
-        self.optimizer = build_optimizer(model, protocol, rate)
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = AdamW(model, protocol)
         kind = StatefulSteps if protocol.carry_state else StatelessSteps
         self.batches = kind(model, region, plan.length, self.autocast)
-        limit = protocol.memory_limit_gb if self.device.type == "cpu" else None
-        self.limit = None if limit is None else int(limit * 1e9)
-        self.memory_baseline = memory_baseline
-        self.peak = PeakMemory(self.device)
+        self.limit = None if protocol.memory_limit_gb is None else int(protocol.memory_limit_gb * 1e9)
+        self.memory = memory
         micro = min(protocol.batch or plan.windows_per_step, plan.windows_per_step)
         self.run = RunState(chain=plan.origin, micro=micro, diagnostics_before=model.diagnostics())
         self.saved_at = time.monotonic()
@@ -116,16 +113,15 @@ class Trainer:
         if not math.isfinite(nats):
             raise self.diverged("training loss", nats)
         self.ranks.sum_gradients(self.model)
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.protocol.clip)
-        set_rate(self.optimizer, rate)
+        torch.nn.utils.clip_grad_norm_(list(self.optimizer.parameters.values()), self.protocol.clip)
         try:
-            with cpu_memory_limit(self.limit, self.memory_baseline):
-                self.optimizer.step()
+            with self.memory.limited(self.limit):
+                self.optimizer.step(rate)
         except Exception as error:
             if (memory := as_out_of_memory(error)) is None:
                 raise
             raise self.out_of_memory(memory) from error
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.run.chain = consume(self.run.chain, starts)
@@ -135,18 +131,18 @@ class Trainer:
     def gradients(self, starts: np.ndarray, tokens: int) -> torch.Tensor:
         """Gradients of this rank's windows; on out-of-memory again with half as many windows at once, down to one."""
         while True:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             memory: OutOfMemory | None = None
             nats = torch.zeros((), device=self.device)
             try:
-                with cpu_memory_limit(self.limit, self.memory_baseline):
+                with self.memory.limited(self.limit):
                     nats = self.batches.backward(self.ranks.share(starts), tokens, self.run.micro)
             except Exception as error:
                 if (memory := as_out_of_memory(error)) is None:
                     raise
             if not self.ranks.worst(int(memory is not None), self.device):
                 return nats
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             if self.run.micro == 1 or self.protocol.carry_state:
@@ -163,7 +159,7 @@ class Trainer:
                 "lr": self.protocol.rate_at(min(self.run.step, self.plan.steps - 1), self.plan.steps, self.rate),
                 "message": f"{self.run.micro} x {self.plan.length} tokens at once: {memory}",
                 "requested_bytes": memory.requested,
-                "peak_bytes": max(self.run.peak_bytes, self.peak.read()),
+                "peak_bytes": max(self.run.peak_bytes, self.memory.peak()),
             },
         )
 
@@ -194,9 +190,9 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the run as it stands."""
-        self.run.peak_bytes = max(self.run.peak_bytes, self.peak.read())
+        self.run.peak_bytes = max(self.run.peak_bytes, self.memory.peak())
         tensors = {f"model/{name}": value for name, value in model_tensors(self.model).items()}
-        tensors |= {f"optimizer/{name}": value for name, value in optimizer_tensors(self.model, self.optimizer).items()}
+        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"carried/{name}": value for name, value in self.batches.tensors().items()}
         tensors["random/cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -220,7 +216,7 @@ class Trainer:
         with torch.no_grad():
             for name, value in model_tensors(self.model).items():
                 value.copy_(parts["model"][name])
-        load_optimizer_tensors(self.model, self.optimizer, parts["optimizer"])
+        self.optimizer.load(parts["optimizer"])
         self.batches.load(parts["carried"])
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"]:
@@ -244,8 +240,3 @@ def model_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def validation_steps(steps: int, points: int) -> set[int]:
     """After which steps the validation curve has a point: evenly spaced, the last step included."""
     return {round(steps * k / points) for k in range(1, points + 1)} - {0}
-
-
-def process_memory_baseline() -> int:
-    """Private memory before there is a model: what the CPU limit counts from."""
-    return data_bytes()

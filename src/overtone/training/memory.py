@@ -7,8 +7,13 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
+
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+# What the CPU allocator, C++, FFT libraries and oneDNN say when an allocation fails.
+_SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a memory")
 
 
 class OutOfMemory(Exception):
@@ -19,28 +24,22 @@ class OutOfMemory(Exception):
         self.requested = requested
 
 
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
-
 def as_out_of_memory(error: BaseException) -> OutOfMemory | None:
     """The error as OutOfMemory where it is one: CUDA's, the CPU allocator's, Python's or C++'s; else None."""
+    if isinstance(error, OutOfMemory):
+        return error
     text = str(error)
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError)
-        and (
-            "allocate memory" in text or "not enough memory" in text or "std::bad_alloc" in text or "bad_alloc" in text
-        )
-    )
-    if not known:
-        return error if isinstance(error, OutOfMemory) else None
+    told = isinstance(error, RuntimeError | OSError) and any(sign in text.lower() for sign in _SIGNS)
+    if not (told or isinstance(error, MemoryError | torch.OutOfMemoryError)):
+        return None
     match = re.search(r"allocate ([\d.]+) (bytes|KiB|MiB|GiB|TiB)", text)
     requested = int(float(match.group(1)) * _UNITS[match.group(2)]) if match else None
     # The first sentence names the size; what follows is advice and, on some builds, a stack trace.
-    first = re.split(r"(?<=[^\d])\. |\n|\. (?=[A-Z])", text)[0].strip()
-    return OutOfMemory(first or type(error).__name__, requested)
+    first = re.split(r"\. (?=[A-Z])|\. *\n|\n", text)[0].strip()
+    return OutOfMemory(re.sub(r"^\[.*?\]\s*", "", first) or type(error).__name__, requested)
 
 
-def _status(field: str) -> int:
+def status_bytes(field: str) -> int:
     """A field of /proc/self/status in bytes; 0 where there is none."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
@@ -49,55 +48,60 @@ def _status(field: str) -> int:
     return 0
 
 
-def resident_bytes() -> int:
-    """Memory of this process that is in use now."""
-    return _status("VmRSS")
+def warm_up(model: Any) -> None:
+    """One pass over a few tokens, so that compiled kernels and library pages are here before memory is measured."""
+    random = torch.get_rng_state()
+    ids = torch.zeros((1, 9), dtype=torch.long, device=model.head_weight.device)
+    model.loss(ids[:, :-1], ids[:, 1:]).backward()
+    model.zero_grad(set_to_none=True)
+    torch.set_rng_state(random)
 
 
-class PeakMemory:
-    """Peak memory beyond what was in use when it was made: resident memory on a CPU, the allocator's on a GPU."""
+class MemoryMeter:
+    """Memory that a model and its training take, from when the meter was made with the (warmed-up) model in place.
 
-    def __init__(self, device: torch.device) -> None:
+    On a GPU the allocator's count. On a CPU what the process holds beyond its state at the start, the model's own
+    parameters counted in: resident memory for the peak, private writable memory (RLIMIT_DATA) for the limit.
+    """
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self.device = device
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with suppress(OSError):  # resets VmHWM, so that a peak before this one does not count
                 Path("/proc/self/clear_refs").write_text("5")
-        self.baseline = resident_bytes()
+        held = sum(value.nbytes for value in [*model.parameters(), *model.buffers()])
+        self._resident = status_bytes("VmRSS") - held
+        self._data = status_bytes("VmData") - held
 
     @property
     def kind(self) -> str:
         """What is measured."""
         return "cuda_max_memory_allocated" if self.device.type == "cuda" else "resident_above_baseline"
 
-    def read(self) -> int:
+    def peak(self) -> int:
         """The peak so far in bytes."""
         if self.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self.device))
-        return max(0, _status("VmHWM") - self.baseline)
+        return max(0, status_bytes("VmHWM") - self._resident)
 
+    @contextmanager
+    def limited(self, limit: int | None) -> Iterator[None]:
+        """Make an allocation that brings a CPU process above `limit` bytes fail inside the block; None: no limit.
 
-@contextmanager
-def cpu_memory_limit(limit_bytes: int | None, baseline: int) -> Iterator[None]:
-    """Make allocations beyond `baseline + limit_bytes` of private memory fail inside the block.
-
-    Through RLIMIT_DATA, so an allocation fails with an error here rather than by the kernel's killer. None: no limit.
-    """
-    if limit_bytes is None:
-        yield
-        return
-    ceiling = baseline + limit_bytes
-    if data_bytes() > ceiling:
-        raise OutOfMemory(f"the model itself exceeds the limit of {limit_bytes} bytes", data_bytes() - baseline)
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (ceiling, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def data_bytes() -> int:
-    """Private writable memory of this process: what RLIMIT_DATA counts."""
-    return _status("VmData")
+        RLIMIT_DATA makes it fail here, with an error, rather than by the kernel's killer. On a GPU the card's memory is
+        the limit.
+        """
+        if limit is None or self.device.type != "cpu":
+            yield
+            return
+        ceiling = self._data + limit
+        if (held := status_bytes("VmData") - self._data) > limit:
+            raise OutOfMemory(f"{held} bytes are held before the step, the limit is {limit}", None)
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (ceiling, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

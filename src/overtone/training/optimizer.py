@@ -1,15 +1,25 @@
-"""One optimizer rule for every architecture: AdamW, weight decay on matrices only."""
+"""One optimizer rule for every architecture: AdamW in one fused kernel, weight decay on matrices only.
+
+With gradient g, step t, rate r, decay w (Loshchilov & Hutter, "Decoupled weight decay regularization", 2019):
+
+    p <- p (1 - r w)
+    m <- b1 m + (1 - b1) g          v <- b2 v + (1 - b2) g^2
+    p <- p - r (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+
+The kernel is the one behind torch.optim.AdamW(fused=True), called without it: making any torch.optim optimizer
+imports torch._dynamo, which takes as long as importing torch, and a study starts a process a cell.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
 from overtone.training.protocol import TrainingProtocol
 
+EPS = 1e-8
 
-def decays(name: str, parameter: torch.nn.Parameter, embeddings: set[int]) -> bool:
+
+def decays(parameter: torch.nn.Parameter, embeddings: set[int]) -> bool:
     """Whether weight decay applies: two or more dimensions, no embedding table, not exempted by its model.
 
     Vectors (biases, norms, time constants) and embeddings (whose rows mostly get no gradient) are left alone. A model
@@ -18,45 +28,59 @@ def decays(name: str, parameter: torch.nn.Parameter, embeddings: set[int]) -> bo
     return parameter.ndim >= 2 and id(parameter) not in embeddings and not getattr(parameter, "_no_weight_decay", False)
 
 
-def build_optimizer(model: torch.nn.Module, protocol: TrainingProtocol, rate: float) -> torch.optim.AdamW:
-    """AdamW over the trainable parameters, in two groups; fused (one kernel an update) on CPU and GPU alike."""
-    embeddings = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Embedding)}
-    decayed: list[torch.nn.Parameter] = []
-    plain: list[torch.nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            (decayed if decays(name, parameter, embeddings) else plain).append(parameter)
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": protocol.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=rate, betas=protocol.betas, eps=1e-8, fused=True
-    )
+class AdamW:
+    """AdamW over a model's trainable parameters; the moments are made at a parameter's first gradient."""
 
+    def __init__(self, model: torch.nn.Module, protocol: TrainingProtocol) -> None:
+        embeddings = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Embedding)}
+        self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        self.decay = {
+            name: protocol.weight_decay * decays(value, embeddings) for name, value in self.parameters.items()
+        }
+        self.betas = protocol.betas
+        self.moments: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}  # name -> (m, v, t)
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set every group's learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    def zero_grad(self) -> None:
+        """Drop every gradient."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
 
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        """One update at learning rate `rate`; a parameter without a gradient stays as it is."""
+        for decay in sorted(set(self.decay.values())):
+            values, gradients, moments = [], [], []
+            for name, value in self.parameters.items():
+                if self.decay[name] != decay or value.grad is None:
+                    continue
+                if name not in self.moments:
+                    count = torch.zeros((), dtype=torch.float32, device=value.device)
+                    self.moments[name] = (torch.zeros_like(value), torch.zeros_like(value), count)
+                values.append(value)
+                gradients.append(value.grad)
+                moments.append(self.moments[name])
+            if not values:
+                continue
+            first, second, counts = (list(part) for part in zip(*moments, strict=True))
+            torch._foreach_add_(counts, 1)
+            torch._fused_adamw_(
+                values, gradients, first, second, [], counts, lr=rate, beta1=self.betas[0], beta2=self.betas[1],
+                weight_decay=decay, eps=EPS, amsgrad=False, maximize=False,
+            )
 
-def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimizer's state by parameter name: `NAME/exp_avg`, `NAME/exp_avg_sq`, `NAME/step`."""
-    return {
-        f"{name}/{key}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What a checkpoint has to hold: NAME/m, NAME/v, NAME/t."""
+        return {
+            f"{name}/{slot}": value
+            for name, held in self.moments.items()
+            for slot, value in zip("mvt", held, strict=True)
+        }
 
-
-def load_optimizer_tensors(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]
-) -> None:
-    """Inverse of `optimizer_tensors`."""
-    parameters = dict(model.named_parameters())
-    for key, value in tensors.items():
-        name, _, slot = key.rpartition("/")
-        parameter = parameters[name]
-        # The step counter stays where the fused kernel wants it: beside the parameter.
-        optimizer.state[parameter][slot] = value.to(parameter.device)
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Inverse of `tensors`."""
+        names = {key.rpartition("/")[0] for key in tensors}
+        self.moments = {}
+        for name in names:
+            device = self.parameters[name].device
+            m, v, t = (tensors[f"{name}/{slot}"].to(device) for slot in "mvt")
+            self.moments[name] = (m, v, t)

@@ -51,10 +51,6 @@ class TrainingProtocol:
             raise UserError(f"cell {cell.key}: training.lr is {given['lr']!r}, expected a number or 'swept'.")
         return cls(**given)
 
-    def windows_per_step(self, length: int) -> int:
-        """Windows of one optimizer step: as many whole ones as fit tokens_per_step, at least one."""
-        return max(1, self.tokens_per_step // length)
-
     def rate_at(self, step: int, steps: int, peak: float) -> float:
         """The learning rate of step 0..steps-1: linear up to `peak`, then a cosine down to final_lr * peak.
 

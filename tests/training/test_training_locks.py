@@ -1,0 +1,129 @@
+"""Locks and GPU slots, held and released by real processes; the ids are made up."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from overtone.errors import UserError
+from overtone.training import devices
+from overtone.training.locks import cell_lock, try_lock
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from overtone.training.locks import try_lock;"
+    "print(try_lock(Path(sys.argv[1])) is not None, flush=True); time.sleep(60)"
+)
+
+
+def holder(path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "True\n"
+    return process
+
+
+def test_a_second_trainer_is_refused_until_the_first_is_gone_however_it_went(tmp_path):
+    process = holder(tmp_path / "lock")
+    try:
+        with pytest.raises(UserError, match=f"process {process.pid}"), cell_lock(tmp_path):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with cell_lock(tmp_path):
+        pass
+
+
+def test_a_lock_file_removed_by_its_holder_is_not_taken_for_the_new_one(tmp_path):
+    path = tmp_path / "lock"
+    first = try_lock(path)
+    path.unlink()
+    second = try_lock(path)
+    assert second is not None
+    assert os.fstat(second).st_ino == path.stat().st_ino
+    os.close(first)
+    os.close(second)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Three GPUs that are not there, and no scheduler."""
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OVERTONE_GPUS", "0,1,5")
+    monkeypatch.setenv("OVERTONE_GPU_SLOTS", str(tmp_path / "slots"))
+    monkeypatch.setattr(devices, "_held", [])
+    yield tmp_path / "slots"
+    for handle in devices._held:
+        os.close(handle)
+
+
+TAKE = (
+    "import os, sys, time; from overtone.training.devices import choose_device;"
+    "print(choose_device('cuda'), os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(60)"
+)
+
+
+def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_by_dying(machine):
+    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        told = sorted(process.stdout.readline().split() for process in processes)
+        assert told == [["cuda:0", "0"], ["cuda:0", "1"], ["cuda:0", "5"]]
+        with pytest.raises(UserError, match="still taken"):
+            devices.take_slot(["0", "1", "5"], lambda line: None, wait_s=0.0)
+        processes[1].kill()
+        processes[1].wait()
+        began = time.monotonic()
+        assert devices.take_slot(["0", "1", "5"], lambda line: None, wait_s=5.0, poll_s=0.02) in ("0", "1", "5")
+        assert time.monotonic() - began < 5
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_what_is_set_already_is_honoured(machine, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+    assert devices.choose_device("auto") == "cuda:0"
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert devices.choose_device("cuda") == "cuda:1"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3,4"
+    assert not machine.exists()
+
+
+def test_slurms_choice_is_honoured(machine, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_GPUS", "2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "x")  # so that monkeypatch takes back what choose_device sets
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert devices.choose_device("cuda") == "cuda:0"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
+    assert not machine.exists()
+
+
+def test_cpu_only_when_asked_and_when_hidden(machine, monkeypatch):
+    assert devices.choose_device("cpu") == "cpu"
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices.choose_device("auto") == "cpu"
+    with pytest.raises(UserError, match="shows none"):
+        devices.choose_device("cuda")
+
+
+def test_a_missing_gpu_is_an_error_for_cuda_and_the_cpu_for_auto(machine, monkeypatch):
+    monkeypatch.setenv("OVERTONE_GPUS", "")
+    assert devices.choose_device("auto") == "cpu"
+    with pytest.raises(UserError, match="device: cpu"):
+        devices.choose_device("cuda")
+    with pytest.raises(UserError, match="cuda"):
+        devices.choose_device("gpu")
+
+
+def test_threads_come_from_the_environment(monkeypatch):
+    monkeypatch.delenv("OVERTONE_THREADS", raising=False)
+    assert devices.threads() == 1
+    monkeypatch.setenv("OVERTONE_THREADS", "3")
+    assert devices.threads() == 3
+    monkeypatch.setenv("OVERTONE_THREADS", "many")
+    with pytest.raises(UserError, match="OVERTONE_THREADS"):
+        devices.threads()

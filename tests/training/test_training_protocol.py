@@ -1,0 +1,98 @@
+import math
+
+import pytest
+import torch
+
+from overtone.errors import UserError
+from overtone.training.optimizer import EPS, AdamW
+from overtone.training.protocol import TrainingProtocol
+
+RULES = TrainingProtocol(budget=1000, tokens_per_step=100, evaluation_length=100, lr=0.1)
+
+
+def test_rate_rises_to_the_peak_then_falls_to_its_share():
+    rates = [RULES.rate_at(step, 100, 0.1) for step in range(100)]
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[9] == pytest.approx(0.1)
+    assert rates[-1] == pytest.approx(0.01)
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    middle = 0.1 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * 45 / 90)))
+    assert rates[54] == pytest.approx(middle)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_rate_of_a_handful_of_steps_is_positive(steps):
+    assert all(0 < RULES.rate_at(step, steps, 0.1) <= 0.1 for step in range(steps))
+
+
+def test_protocol_of_a_cell(make_cell):
+    protocol = TrainingProtocol.from_cell(make_cell(lr="swept", betas=[0.8, 0.9]))
+    assert protocol.lr is None
+    assert protocol.betas == (0.8, 0.9)
+    with pytest.raises(UserError, match=r"training\.momentum is not known"):
+        TrainingProtocol.from_cell(make_cell(momentum=0.9))
+    with pytest.raises(UserError, match="'fast'"):
+        TrainingProtocol.from_cell(make_cell(lr="fast"))
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.embedding = torch.nn.Embedding(7, 4)
+        self.linear = torch.nn.Linear(4, 3)
+        self.time = torch.nn.Parameter(torch.randn(4, 2, generator=generator))
+        self.time._no_weight_decay = True
+        for parameter in self.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=generator)
+
+
+def test_adamw_is_the_published_update_in_float64_and_decays_matrices_only():
+    model = Small()
+    optimizer = AdamW(model, RULES)
+    assert {name for name, decay in optimizer.decay.items() if decay} == {"linear.weight"}
+    values = {name: value.detach().double() for name, value in model.named_parameters()}
+    first = {name: torch.zeros_like(value) for name, value in values.items()}
+    second = {name: torch.zeros_like(value) for name, value in values.items()}
+    generator = torch.Generator().manual_seed(1)
+    for step in range(1, 6):
+        rate = 0.1 / step
+        for name, parameter in model.named_parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+            gradient = parameter.grad.double()
+            values[name] *= 1 - rate * (0.1 if name == "linear.weight" else 0.0)
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.95 * second[name] + 0.05 * gradient**2
+            values[name] -= rate * (first[name] / (1 - 0.9**step)) / ((second[name] / (1 - 0.95**step)).sqrt() + EPS)
+        optimizer.step(rate)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach().double(), values[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_parameter_without_gradient_stays():
+    model = Small()
+    before = model.linear.weight.detach().clone()
+    optimizer = AdamW(model, RULES)
+    model.linear.bias.grad = torch.ones(3)
+    optimizer.step(0.1)
+    assert torch.equal(model.linear.weight, before)
+    assert "linear.weight" not in optimizer.moments
+
+
+def test_moments_survive_a_checkpoint_bit_for_bit():
+    model, twin = Small(), Small()
+    one, two = AdamW(model, RULES), AdamW(twin, RULES)
+
+    def step(target, optimizer, seed):
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in target.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.step(0.05)
+
+    step(model, one, 0)
+    twin.load_state_dict(model.state_dict())
+    two.load({name: value.clone() for name, value in one.tensors().items()})
+    step(model, one, 1)
+    step(twin, two, 1)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
