@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from overtone.corpora.documents import SPLITS, encodable
+from overtone.corpora.documents import SPLITS
 from overtone.errors import UserError
 from overtone.files import StrPath, digest_json, read_json, sha256_file, write_json
 
@@ -88,7 +88,7 @@ def _write_splits(source: Mapping[str, Any], file: BinaryIO, state: dict[str, An
         size = state["text_bytes"]
         saved = file.tell()
         for row in _rows(stream, limit, size):
-            text = encodable(row[source["column"]])
+            text = row[source["column"]]
             file.write(json.dumps({**published, "text": text}, ensure_ascii=False).encode() + b"\n")
             size += len(text.encode())
             if file.tell() - saved >= _SAVE_EVERY:

