@@ -19,7 +19,7 @@ from overtone.provenance import commit
 from overtone.reporting import formats
 from overtone.reporting.claims_file import Check, Claim, Question, load_claims, load_reported
 from overtone.reporting.collect import Results
-from overtone.reporting.decide import FAILS, HOLDS, OPEN, Decision, Tested, decide, rule_text
+from overtone.reporting.decide import FAILS, HOLDS, OPEN, Decision, Tested, borders, decide, rule_text
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError
 from overtone.reporting.statistics import Estimate, power_note
 from overtone.study import Study
@@ -49,7 +49,7 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
     entry, strength = claim.entry, claim.strength(study.name)
     checks = [run_check(item, evidence) for item in claim.checks]
     inconsistent = any(not item["holds"] for item in checks)
-    measured = _measure(claim.question, evidence) if strength else _absent("This study is too small to decide the published claim.")
+    measured = _measure(claim.question, evidence) if strength else _absent(claim.question, "This study is too small to decide the published claim.")
     found = measured.pop("state")
     own = _MEASURED.get(found, NOT_MEASURED)
     verdict = NO_VERDICT if not study.verdicts else SELF_INCONSISTENT if inconsistent else own
@@ -57,7 +57,7 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
         "id": claim.id, "paper": claim.paper, "title": entry["title"], "statement": entry["statement"],
         "published": entry["published"]["text"], "reported": list(entry["published"]["reported"]), "source": entry["source"],
         "quantity": claim.question.text, "quantity_means": claim.question.quantity.summary, "note": entry.get("note"),
-        "verdict": verdict, "measured_verdict": own if study.verdicts else NO_VERDICT, "scope": strength,
+        "borders": borders(claim.question.rule), "verdict": verdict, "measured_verdict": own if study.verdicts else NO_VERDICT, "scope": strength,
         "wording": wording(verdict, own, strength), "checks": checks, "exhibits": list(entry["exhibits"]), "needs": entry["needs"],
         **measured,
     }
@@ -65,10 +65,10 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
 
 def wording(verdict: str, own: str, strength: str | None) -> str:
     """The verdict with what it is about: a direction is decided at this scale, not the published numbers."""
-    scale = " at this scale" if strength == "direction" and own != NOT_MEASURED else ""
-    if verdict == SELF_INCONSISTENT:
-        return f"{verdict}; {own}{scale}"
-    return verdict if verdict in (NO_VERDICT, NOT_MEASURED) else f"{verdict}{scale}"
+    if verdict in (NO_VERDICT, NOT_MEASURED):
+        return verdict
+    measured = own if own == NOT_MEASURED or strength == "claim" else f"{own} at this scale"
+    return f"{verdict}; measurement: {measured}" if verdict == SELF_INCONSISTENT else measured
 
 
 def run_check(item: Check, evidence: Evidence) -> dict[str, Any]:
@@ -87,12 +87,12 @@ def _measure(question: Question, evidence: Evidence) -> dict[str, Any]:
         measurement = question.quantity.measure(evidence, question.parameters)
         decision = decide(question.rule, measurement)
     except NotMeasuredError as missing:
-        return _absent(str(missing)) | {"rule": rule_text(question.rule)}
+        return _absent(question, str(missing))
     estimate = decision.decisive.estimate
     unit = _unit(question.rule, measurement, decision)
     return {
         "state": decision.state, "value": estimate.value, "at": decision.decisive.point.label, "unit": unit,
-        "interval": None if estimate.low is None else [estimate.low, estimate.high], "rule": rule_text(question.rule, unit),
+        "points_unit": measurement.unit, "interval": None if estimate.low is None else [estimate.low, estimate.high], "rule": rule_text(question.rule, unit),
         "p": decision.decisive.p, "seeds": _least(decision.tested, "seeds"), "windows": _least(decision.tested, "windows"),
         "effect": estimate.effect, "power": power(decision), "points": [_point(tested) for tested in _shown(question.rule, measurement, decision)],
         "trend": _point(decision.decisive) if question.rule["kind"] == "growth" else None, "notes": list(measurement.notes),
@@ -100,8 +100,8 @@ def _measure(question: Question, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _absent(reason: str) -> dict[str, Any]:
-    return {"state": None, "value": None, "at": None, "unit": "", "interval": None, "rule": "", "p": None, "seeds": None, "windows": None,
+def _absent(question: Question, reason: str) -> dict[str, Any]:
+    return {"state": None, "value": None, "at": None, "unit": "", "points_unit": "", "interval": None, "rule": rule_text(question.rule), "p": None, "seeds": None, "windows": None,
             "effect": None, "power": None, "points": [], "trend": None, "notes": [], "sources": [], "missing": reason}
 
 
@@ -115,7 +115,7 @@ def _shown(rule: Mapping[str, Any], measurement: Measurement, decision: Decision
 def _unit(rule: Mapping[str, Any], measurement: Measurement, decision: Decision) -> str:
     if rule["kind"] != "growth":
         return measurement.unit
-    return decision.decisive.point.label if measurement.unit in ("", "x") else f"{measurement.unit} {decision.decisive.point.label}"
+    return decision.decisive.point.label if measurement.unit in ("", "×") else f"{measurement.unit} {decision.decisive.point.label}"
 
 
 def _least(tested: Sequence[Tested], name: str) -> int | None:

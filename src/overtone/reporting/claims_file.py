@@ -89,15 +89,21 @@ def load_reported(path: Path | None = None) -> Mapping[str, Any]:
 def load_claims(papers: Sequence[str], root: Path | None = None) -> list[Claim]:
     """The claims of the papers in the order of their files; ids are unique over all."""
     load_quantities()
-    claims: list[Claim] = []
-    for paper in papers:
-        path = (root or workflow_root() / "papers") / paper / "claims.yaml"
-        claims += parse_claims(_yaml(path), f"{paper}/claims.yaml")
+    claims = [claim for paper in papers for claim in parse_claims(_paper(paper, root), f"{paper}/claims.yaml")]
     ids = [claim.id for claim in claims]
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
         raise UserError(f"claims: the id {twice[0]!r} stands for two claims. Give each its own.")
     return claims
+
+
+def load_paper_titles(papers: Sequence[str], root: Path | None = None) -> dict[str, str]:
+    """Paper -> its title."""
+    return {paper: str(check("claims", _paper(paper, root), f"{paper}/claims.yaml")["title"]) for paper in papers}
+
+
+def _paper(paper: str, root: Path | None) -> Any:
+    return _yaml((root or workflow_root() / "papers") / paper / "claims.yaml")
 
 
 def parse_claims(content: Any, where: str, reported: Mapping[str, Any] | None = None) -> list[Claim]:

@@ -98,7 +98,7 @@ def _exact(estimate: Estimate) -> bool:
 def _band(rule: Mapping[str, Any]) -> tuple[float, float]:
     if rule["kind"] == "range":
         return float(rule["low"]), float(rule["high"])
-    return rule["target"] - rule["tolerance"], rule["target"] + rule["tolerance"]
+    return float(rule["target"] - rule["tolerance"]), float(rule["target"] + rule["tolerance"])
 
 
 def _inside(point: Point, low: float, high: float) -> tuple[Estimate, float | None, bool]:
@@ -120,6 +120,15 @@ def _beside_crossing(rule: Mapping[str, Any], points: Sequence[Point]) -> list[P
     if not before or not after:
         raise NotMeasuredError(f"The crossing needs a point at {first} or below and one at {last} or above.")
     return before + after
+
+
+def borders(rule: Mapping[str, Any]) -> list[float]:
+    """The values at which points stop meeting the rule; none for growth, whose border is about the trend."""
+    if rule["kind"] == "ordering":
+        return [float(rule["threshold"])]
+    if rule["kind"] == "crossing":
+        return [float(rule["level"])]
+    return list(_band(rule)) if rule["kind"] in ("equality", "range") else []
 
 
 def rule_text(rule: Mapping[str, Any], unit: str = "") -> str:

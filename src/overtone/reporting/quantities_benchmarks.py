@@ -54,7 +54,7 @@ def _fastest(rows: Iterable[dict[str, Any]], key: str, **equal: Any) -> dict[int
 def _speedups(rows: Sequence[dict[str, Any]], key: str, model: Mapping[str, Any], baseline: Mapping[str, Any], source: str) -> Measurement:
     ours, theirs = _fastest(rows, key, **model), _fastest(rows, key, **baseline)
     points = tuple(_ratio_point(formats.length(at), at, theirs[at][key], ours[at][key], source) for at in sorted(set(ours) & set(theirs)))
-    return Measurement("x", points, _log_trend(points, source))
+    return Measurement("×", points, _log_trend(points, source))
 
 
 def _log_trend(points: Sequence[Point], source: str) -> Point | None:
@@ -81,7 +81,7 @@ def decode_state_growth(evidence: Evidence, model: str, batch: int = 1) -> Measu
         raise NotMeasuredError(f"The decode benchmark has no two contexts of {model}.")
     first, last = (edge(rows, key=lambda row: row["context"]) for edge in (min, max))
     label = f"{formats.length(first['context'])} to {formats.length(last['context'])}"
-    return Measurement("x", (Point(label, exact(last["state_bytes"] / first["state_bytes"]), None, ("benchmarks/decode.json",), False),))
+    return Measurement("×", (Point(label, exact(last["state_bytes"] / first["state_bytes"]), None, ("benchmarks/decode.json",), False),))
 
 
 @quantity
@@ -99,7 +99,7 @@ def throughput_ratio(evidence: Evidence, model: str, baseline: str) -> Measureme
     ]
     source = "benchmarks/throughput.json"
     points = tuple(_ratio_point(formats.length(at), at, tables[0][at], tables[1][at], source) for at in sorted(set(tables[0]) & set(tables[1])))
-    return Measurement("x", points, _log_trend(points, source))
+    return Measurement("×", points, _log_trend(points, source))
 
 
 @quantity
@@ -142,7 +142,7 @@ def longest_length_ratio(evidence: Evidence, model: str, others: list[str]) -> M
         reach[row["architecture"]] = max(reach.get(row["architecture"], 0), int(row["length"] or 0))
     if not reach.get(model):
         raise NotMeasuredError(f"The memory benchmark has no longest length of {model}.")
-    return Measurement("x", tuple(
+    return Measurement("×", tuple(
         Point(f"against {name}", exact(reach[model] / reach[name]), None, ("benchmarks/memory.json",), False)
         for name in others if reach.get(name)
     ))
@@ -156,7 +156,7 @@ def half_life_span(evidence: Evidence, stage: str = "after") -> Measurement:
     if not values or min(values) <= 0:
         raise NotMeasuredError("The study diagnoses no trained resonator.")
     label = f"{formats.significant(min(values))} to {formats.significant(max(values))} tokens"
-    return Measurement("x", (Point(label, exact(max(values) / min(values)), None, ("diagnostics/resonator.json",), False),))
+    return Measurement("×", (Point(label, exact(max(values) / min(values)), None, ("diagnostics/resonator.json",), False),))
 
 
 @quantity

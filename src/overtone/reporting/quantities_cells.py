@@ -80,7 +80,7 @@ def ablation_share(evidence: Evidence, experiments: list[str], full: str, withou
         notes += found.notes
         for point, gained in zip(found.points, ahead, strict=True):
             if gained.decided and gained.value > 0:
-                points.append(Point(f"{name} · {point.label}", point.at, point.x, point.sources))
+                points.append(Point(f"{name}, {point.label}", point.at, point.x, point.sources))
             else:
                 notes.append(f"{point.label}: {full} has no certain gain over {baseline}, so none to share.")
     return Measurement("", tuple(points), None, tuple(dict.fromkeys(notes)))
@@ -143,7 +143,7 @@ def budget_ratio(evidence: Evidence, experiments: list[str]) -> Measurement:
         Point(formats.length(length), exact(float(group["tokens_seen"].max()) / least), length, tuple(group["path"]), seeds_matter=False)
         for length, group in ((length, rows[rows["length"] == length]) for length in sorted(map(int, rows["length"].unique())))
     ]
-    return Measurement("x", tuple(points))
+    return Measurement("×", tuple(points))
 
 
 @quantity
@@ -151,7 +151,7 @@ def parameter_range(evidence: Evidence, experiments: list[str], low: float, high
     """Smallest and largest parameter count of the experiments against the claimed ones: ratios measured / claimed."""
     cells = cell_frame(evidence, experiments)
     counts = cells["parameters"].astype(float)
-    return Measurement("x", tuple(
+    return Measurement("×", tuple(
         Point(name, exact(count / claimed), None, tuple(cells[counts == count]["path"]), seeds_matter=False)
         for name, count, claimed in (("smallest", float(counts.min()), low), ("largest", float(counts.max()), high))
     ))

@@ -94,12 +94,14 @@ def cell_frame(evidence: Evidence, experiments: Sequence[str]) -> pd.DataFrame:
 
 
 def labels(settings: Sequence[Setting]) -> list[str]:
-    """What tells the settings apart, the length in any case if nothing does."""
-    varying = [index for index in range(len(COORDINATES)) if len({setting.coordinates[index] for setting in settings}) > 1]
+    """What tells the settings apart: the names that differ, and the length if it does or nothing else does."""
+    differ = [len({setting.coordinates[index] for setting in settings}) > 1 for index in range(len(COORDINATES))]
     named = []
     for setting in settings:
-        words = [str(setting.coordinates[index]) if index < 4 else formats.length(setting.length) for index in varying]
-        named.append(" · ".join(words) or formats.length(setting.length))
+        words = [str(word) for word, varies in zip(setting.coordinates[:-1], differ, strict=False) if varies]
+        if differ[-1] or not words:
+            words.append(f"{formats.length(setting.length)} tokens")
+        named.append(", ".join(words))
     return named
 
 

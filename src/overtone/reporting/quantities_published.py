@@ -45,13 +45,13 @@ def published_number(evidence: Evidence, path: str) -> Measurement:
 def published_ratio(evidence: Evidence, numerator: str, denominator: str) -> Measurement:
     """One published number divided by another."""
     top, bottom = (float(reported_value(evidence.reported, path)) for path in (numerator, denominator))
-    return Measurement("x", (_point("ratio", top / bottom, numerator, denominator),))
+    return Measurement("×", (_point("ratio", top / bottom, numerator, denominator),))
 
 
 @published
 def published_ratio_by_length(evidence: Evidence, table: str, numerator: str, denominator: str) -> Measurement:
     """One published column divided by another, at every length."""
-    return Measurement("x", tuple(
+    return Measurement("×", tuple(
         _point(formats.length(length), top / bottom, f"{table}.{numerator}", f"{table}.{denominator}", x=length)
         for length, (top, bottom) in _by_length(evidence, table, numerator, denominator)
     ))
@@ -73,7 +73,7 @@ def _rows(evidence: Evidence, path: str, *names: str) -> Iterator[tuple[str, flo
         return
     for row in found:
         if set(names) <= set(row):
-            where = f"hidden {row['hidden']} · " if "hidden" in row else ""
+            where = f"hidden {row['hidden']}, " if "hidden" in row else ""
             yield f"{where}{formats.length(row['length'])}", float(row["length"]), [float(row[name]) for name in names]
 
 
@@ -144,7 +144,7 @@ def published_budget_ratio(evidence: Evidence, training: str, lengths: str) -> M
     rules = reported_value(evidence.reported, training)
     tokens = {length: rules["steps"] * max(rules["tokens_per_step"], length) for length in _numbers(evidence, lengths)}
     least = min(tokens.values())
-    return Measurement("x", tuple(
+    return Measurement("×", tuple(
         _point(formats.length(length), count / least, training, lengths, x=length) for length, count in tokens.items()
     ))
 
@@ -195,7 +195,7 @@ def published_attention_cost_growth(evidence: Evidence, table: str) -> Measureme
     """Growth of attention's cost per token from the shortest to the longest length of a table: O(L^2) in all is L a token."""
     lengths = _numbers(evidence, f"{table}.lengths")
     ratio = max(lengths) / min(lengths)
-    return Measurement("x", (_point(f"a token, {formats.length(min(lengths))} to {formats.length(max(lengths))}", ratio, f"{table}.lengths"),),
+    return Measurement("×", (_point(f"a token, {formats.length(min(lengths))} to {formats.length(max(lengths))}", ratio, f"{table}.lengths"),),
                        None, (f"For the whole window it is {ratio**2:g}.",))
 
 

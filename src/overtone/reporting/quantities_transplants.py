@@ -66,7 +66,7 @@ def _rise(transplant: Transplant, model: str) -> Iterator[Point]:
         windows = transplant.windows(model, corpus)
         if len(windows) > 1:
             first, last = min(windows), max(windows)
-            label = f"{transplant.name} · {corpus}, {formats.length(first)} to {formats.length(last)}"
+            label = f"{transplant.name}, {corpus}, {formats.length(first)} to {formats.length(last)}"
             yield Point(label, _paired(windows[first], windows[last]), float(last), (transplant.source,), seeds_matter=False)
 
 
@@ -95,7 +95,7 @@ def transplant_gain(evidence: Evidence) -> Measurement:
         for corpus in transplant.corpora:
             ours, theirs = transplant.windows(transplant.variant, corpus), transplant.windows(BASE, corpus)
             for length in sorted(set(ours) & set(theirs)):
-                label = f"{transplant.name} · {corpus} at {formats.length(length)}"
+                label = f"{transplant.name}, {corpus} at {formats.length(length)}"
                 points.append(Point(label, _paired(ours[length], theirs[length]), float(length), (transplant.source,), seeds_matter=False))
     return Measurement("bpt", tuple(points), None, (_ONE_RUN,))
 

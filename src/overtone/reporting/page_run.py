@@ -1,0 +1,102 @@
+"""How a study was run, as the page tells it: cells with their config, plan and commit, machine, packages, time."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from overtone.files import canonical_json, read_json
+from overtone.reporting import formats
+from overtone.reporting.collect import SPLIT
+from overtone.study import Study, study_cells
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell. `anchor` is its id on the page, `link` its metrics file relative to the page."""
+
+    anchor: str
+    key: str
+    link: str
+    status: str
+    parameters: str
+    tokens: str
+    score: str
+    config_hash: str
+    plan: str
+    commit: str
+    wall: str
+    config: str
+
+
+def cell_rows(study: Study, results: Path, page: Path) -> dict[str, CellRow]:
+    """cells/KEY/metrics.json -> row, for every cell that has been measured, sorted by key."""
+    rows = {}
+    for cell in study_cells(study):
+        path = results / "cells" / cell.key / "metrics.json"
+        if path.is_file():
+            rows[f"cells/{cell.key}/metrics.json"] = _row(cell.key, read_json(path), os.path.relpath(path, page.parent))
+    return rows
+
+
+def _row(key: str, metrics: Mapping[str, Any], link: str) -> CellRow:
+    score = metrics["evaluation"].get(SPLIT, {}).get("bpt")
+    return CellRow(
+        anchor=f"cell-{metrics['hash']}", key=key, link=link, status=metrics["status"],
+        parameters=formats.count(metrics["parameters"]["total"]), tokens=formats.count(metrics["tokens_seen"]),
+        score=formats.number(score, 3), config_hash=metrics["hash"], plan=str((metrics.get("plan") or {}).get("digest") or ""),
+        commit=str(metrics["environment"].get("commit", "unknown")), wall=formats.duration(metrics["measured"].get("wall_s")),
+        config=canonical_json(metrics["config"]),
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """The study as it was run, in words."""
+
+    facts: Sequence[tuple[str, str]]
+    packages: Sequence[tuple[str, str]]
+    jobs: Sequence[tuple[str, str, str]]  # stage, jobs, summed time
+
+
+def describe_run(study: Study, results: Path, rows: Mapping[str, CellRow]) -> Run:
+    """From the cells' environments and Snakemake's benchmark files under results/STUDY/logs."""
+    metrics = [read_json(results / path) for path in rows]
+    environments = [item["environment"] for item in metrics]
+    statuses = Counter(item["status"] for item in metrics)
+    facts = [
+        ("Study", study.name),
+        ("Cells", ", ".join(f"{count} {status}" for status, count in sorted(statuses.items(), reverse=True)) or "none"),
+        ("Tokens trained on", formats.count(sum(item["tokens_seen"] or 0 for item in metrics))),
+        ("Training and evaluation of all cells", formats.duration(sum(item["measured"].get("wall_s") or 0 for item in metrics))),
+        ("Commit of the workflow", _several(environments, "commit")),
+        ("Device", _several(environments, "device")),
+        ("Processor", _several(environments, "processor")),
+        ("Cores, threads a cell", f"{_several(environments, 'cores')}, {_several(environments, 'threads')}"),
+        ("System", _several(environments, "system")),
+        ("Python", _several(environments, "python")),
+        ("Overtone", _several(environments, "overtone")),
+    ]
+    names = sorted({name for environment in environments for name in environment.get("packages", {})})
+    packages = [(name, _several([environment.get("packages", {}) for environment in environments], name)) for name in names]
+    return Run(facts, packages, _jobs(results / "logs"))
+
+
+def _several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:
+    found = sorted({str(mapping[key]) for mapping in mappings if mapping.get(key) is not None})
+    return ", ".join(found) or "unknown"
+
+
+def _jobs(logs: Path) -> list[tuple[str, str, str]]:
+    """(stage, jobs, summed seconds) from Snakemake's benchmark files; jobs run side by side, so the sum exceeds the clock."""
+    seconds: dict[str, list[float]] = {}
+    for path in sorted(logs.rglob("*.tsv")):
+        stage = path.relative_to(logs).parts[0].removesuffix(".tsv")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if len(lines) >= 2 and lines[0].startswith("s\t"):
+            seconds.setdefault(stage, []).append(float(lines[1].split("\t")[0]))
+    return [(stage, str(len(values)), formats.duration(sum(values))) for stage, values in sorted(seconds.items())]
