@@ -16,15 +16,8 @@ from safetensors.torch import save_file
 from overtone.errors import UserError
 from overtone.files import StrPath, atomic_path, read_json, write_json
 from overtone.models.base import LanguageModel
+from overtone.models.checkpoint_names import TYPE_PREFIX, WEIGHT_PREFIX, class_stem
 from overtone.models.registry import build_model
-
-PREFIX = "model."  # the Hugging Face class holds our model under this name
-TYPE_PREFIX = "overtone_"  # model_type in config.json: overtone_harmonic, ...
-
-
-def hf_class_name(name: str) -> str:
-    """The name of an architecture's Hugging Face class, e.g. OvertoneHarmonicForCausalLM."""
-    return f"Overtone{''.join(word.capitalize() for word in name.replace('-', '_').split('_'))}ForCausalLM"
 
 
 def config_dict(model: LanguageModel) -> dict[str, Any]:
@@ -32,7 +25,7 @@ def config_dict(model: LanguageModel) -> dict[str, Any]:
     options = model.config.to_dict()
     return {
         "model_type": TYPE_PREFIX + model.name,
-        "architectures": [hf_class_name(model.name)],
+        "architectures": [f"{class_stem(model.name)}ForCausalLM"],
         "vocab_size": options.pop("vocab_size"),
         "hidden_size": options.pop("hidden"),
         "options": options,
@@ -43,7 +36,7 @@ def config_dict(model: LanguageModel) -> dict[str, Any]:
 def save_checkpoint(model: LanguageModel, directory: StrPath) -> None:
     """Write model.safetensors, then config.json; each is whole or absent."""
     folder = Path(directory)
-    tensors = {PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {WEIGHT_PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with atomic_path(folder / "model.safetensors") as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})
     write_json(folder / "config.json", config_dict(model))
@@ -75,7 +68,7 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
     for file in files:
         try:
             with safe_open(file, framework="pt") as opened:
-                tensors |= {name.removeprefix(PREFIX): opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+                tensors |= {name.removeprefix(WEIGHT_PREFIX): opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise UserError(f"{file}: not a whole safetensors file ({error}). Delete it and run the stage that makes it again.") from error
     return tensors
