@@ -60,7 +60,8 @@ def server(monkeypatch):
 
 
 def fetch(server, out, tries=3, **changes):
-    download(server.url, out, **{"size": len(BODY), "sha256": DIGEST, "pauses": (0.0,) * (tries - 1), "timeout": 5.0} | changes)
+    given = {"size": len(BODY), "sha256": DIGEST, "pauses": (0.0,) * (tries - 1), "timeout": 5.0}
+    download(server.url, out, **given | changes)
 
 
 def test_whole_file_arrives_and_is_not_fetched_again(server, tmp_path):

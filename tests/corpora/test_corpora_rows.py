@@ -15,13 +15,14 @@ def rows(*texts, split="train"):
 
 
 def test_rows_are_documents_and_blank_ones_are_not():
-    documents = list(row_documents(rows("one", " \n", "two")))
-    assert [(item.id, item.text, item.split) for item in documents] == [("train-0", "one", "train"), ("train-2", "two", "train")]
+    first, second = row_documents(rows("one", " \n", "two"))
+    assert (first.id, first.text, first.split) == ("train-0", "one", "train")
+    assert (second.id, second.text, second.split) == ("train-2", "two", "train")
 
 
 def test_an_article_begins_at_a_title_between_blank_lines():
-    lines = ["", " = Robert Boulter = \n", "", " He is an actor . \n", " = 5 = is a line of text \n", " = x = \n", " = = Career = = \n", "",
-             " More . \n", "", " = E = mc² = \n", "", " Physics . \n"]
+    lines = ["", " = Robert Boulter = \n", "", " He is an actor . \n", " = 5 = is a line of text \n", " = x = \n",
+             " = = Career = = \n", "", " More . \n", "", " = E = mc² = \n", "", " Physics . \n"]
     first, second = article_documents(rows(*lines))
     assert (first.title, second.title) == ("Robert Boulter", "E = mc²")
     assert second.text == " = E = mc² = \n \n Physics . \n"
@@ -29,7 +30,8 @@ def test_an_article_begins_at_a_title_between_blank_lines():
 
 
 def test_splits_end_articles():
-    both = [*rows("", " = A = \n", "", " a \n", split="validation"), *rows(" still a line \n", "", " = B = \n", "", split="test")]
+    both = [*rows("", " = A = \n", "", " a \n", split="validation"),
+            *rows(" still a line \n", "", " = B = \n", "", split="test")]
     assert [(item.split, item.title, item.text.split()[-1]) for item in article_documents(iter(both))] == [
         ("validation", "A", "a"), ("test", "", "line"), ("test", "B", "=")]
 

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from overtone.corpora.documents import Document, DocumentWriter
 from overtone.corpora.tokenizers import KINDS, fit_tokenizer, load_tokenizer
+from overtone.corpora.tokenizers.base import TrainingText
+from overtone.corpora.tokenizers.subword import sample_lines
 from overtone.errors import UserError
 from overtone.files import write_json
 
-TRAIN = ["The quick brown fox jumps over the lazy dog.\nIt  rains in Málaga, 1234567 times.\n", "the thing that the fox thinks of the dog\n" * 20,
+TRAIN = ["The quick brown fox jumps over the lazy dog.\nIt  rains in Málaga, 1234567 times.\n",
+         "the thing that the fox thinks of the dog\n" * 20,
          "[[Link|text]] &amp; '''bold''' == Heading ==\n\n* item ▁ ünïcödé 日本語\n" * 5]
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\t▁▅\0é日🎉�⁇"), max_size=60)
 
@@ -81,9 +84,10 @@ def test_sentencepiece_learns_from_the_text_and_uses_fewer_ids(fitted):
     assert fitted["sentencepiece"].vocab_size == 400
 
 
-@pytest.mark.parametrize(("kind", "more"), [("bytes", {}), ("characters", {"max_vocab": 30}), ("sentencepiece", {"vocab_size": 400})])
-def test_fitting_is_deterministic_and_loading_gives_the_same(tmp_path, kind, more):
-    made = [fit(tmp_path / name, kind=kind, **more) for name in "ab"]
+@pytest.mark.parametrize("spec", [{"kind": "bytes"}, {"kind": "characters", "max_vocab": 30},
+                                  {"kind": "sentencepiece", "vocab_size": 400}])
+def test_fitting_is_deterministic_and_loading_gives_the_same(tmp_path, spec):
+    made = [fit(tmp_path / name, **spec) for name in "ab"]
     files = [{path.name: path.read_bytes() for path in (tmp_path / name / "tokens").iterdir()} for name in "ab"]
     assert files[0] == files[1]
     loaded = load_tokenizer(tmp_path / "a" / "tokens")
@@ -93,10 +97,11 @@ def test_fitting_is_deterministic_and_loading_gives_the_same(tmp_path, kind, mor
 
 
 def test_sentencepiece_samples_whole_documents_evenly(tmp_path):
-    splits = make_splits(tmp_path, [f"document {number} {'x' * 100}" for number in range(100)] + ["tail " * 50])
-    first = fit_tokenizer(splits, '{"kind": "sentencepiece", "vocab_size": 280, "sample_bytes": 3000}', tmp_path / "a" / "tokenizer.json")
-    every = fit_tokenizer(splits, '{"kind": "sentencepiece", "vocab_size": 280}', tmp_path / "b" / "tokenizer.json")
-    assert first.digest != every.digest
+    documents = [f"{number} {'x' if number % 10 else 'sampled '}" * 9 for number in range(100)]
+    size = sum(map(len, documents))
+    text = TrainingText(make_splits(tmp_path, documents).with_name("train.jsonl"), None, size)
+    assert list(sample_lines(text, size)) == documents
+    assert list(sample_lines(text, -(-size // 10))) == documents[::10]
 
 
 @pytest.mark.parametrize(("spec", "message"), [
@@ -160,7 +165,7 @@ def hub(tmp_path, monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize("spec", [{"kind": "gpt2"}, {"kind": "pretrained", "repo": "owner/model", "revision": "ab" * 20}])
+@pytest.mark.parametrize("spec", [{"kind": "gpt2"}, {"kind": "pretrained", "repo": "a/b", "revision": "ab" * 20}])
 def test_published_tokenizers_are_pinned_and_kept_beside(tmp_path, hub, spec):
     tokenizer = fit(tmp_path, **spec)
     repo = spec.get("repo", "openai-community/gpt2")

@@ -17,10 +17,17 @@ from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.study.load import corpus_registry, workflow_root
 
-ARTICLES = [(f"Title {number}", f"Article {number} about ''things''.\n\n" + f"Sentence {number} of it. " * (number + 5)) for number in range(60)]
-DUMP = "<mediawiki>\n" + "".join(
-    f"  <page>\n    <title>{title}</title>\n    <ns>0</ns>\n    <id>{number}</id>\n    <revision>\n      <text>{text}</text>\n"
-    f"    </revision>\n  </page>\n" for number, (title, text) in enumerate(ARTICLES)) + "</mediawiki>\n"
+ARTICLES = [f"Article {number} about ''things''.\n\n" + f"Sentence {number}. " * (number + 5) for number in range(60)]
+PAGE = """  <page>
+    <title>Title {0}</title>
+    <ns>0</ns>
+    <id>{0}</id>
+    <revision>
+      <text>{1}</text>
+    </revision>
+  </page>
+"""
+DUMP = "<mediawiki>\n" + "".join(PAGE.format(number, text) for number, text in enumerate(ARTICLES)) + "</mediawiki>\n"
 
 
 def run(*words):
@@ -32,24 +39,28 @@ def archive(tmp_path):
     packed = tmp_path / "dump.bz2"
     packed.write_bytes(bz2.compress(DUMP.encode()))
     content = {"form": "mediawiki", "text": "wikitext", "packing": "bz2", "bytes": len(DUMP.encode())}
-    fetch_corpus(Corpus("tiny", "none", {"kind": "file", "path": str(packed)}, content), tmp_path / "downloads" / "archive.json")
-    return tmp_path / "downloads" / "archive.json"
+    out = tmp_path / "downloads" / "archive.json"
+    fetch_corpus(Corpus("tiny", "none", {"kind": "file", "path": str(packed)}, content), out)
+    return out
 
 
-@pytest.mark.parametrize("spec", [{"kind": "bytes"}, {"kind": "characters", "max_vocab": 64}, {"kind": "sentencepiece", "vocab_size": 320}])
+@pytest.mark.parametrize("spec", [{"kind": "bytes"}, {"kind": "characters", "max_vocab": 64},
+                                  {"kind": "sentencepiece", "vocab_size": 320}])
 def test_an_archive_becomes_token_files_that_decode_to_the_articles(archive, tmp_path, spec):
     run("extract", "--archive", archive, "--out", tmp_path / "documents.json")
     splits = tmp_path / "splits" / "splits.json"
-    run("split", "--documents", tmp_path / "documents.json", "--out", splits, "--validation", 0.1, "--test", 0.2, "--seed", 3)
+    run("split", "--documents", tmp_path / "documents.json", "--out", splits, "--validation", 0.1, "--seed", 3)
     tokens = tmp_path / "tokens"
-    run("tokenizer", "--splits", splits, "--spec", json.dumps(spec), "--out", tokens / "tokenizer.json")
+    tokenizer = tokens / "tokenizer.json"
+    run("tokenizer", "--splits", splits, "--spec", json.dumps(spec), "--out", tokenizer)
     found = []
     for split in ("train", "validation", "test"):
-        run("tokenize", "--splits", splits, "--tokenizer", tokens / "tokenizer.json", "--split", split, "--out", tokens / f"{split}.json")
-        file = TokenFile.open(tokens / f"{split}.json", verify=True)
+        sidecar = tokens / f"{split}.json"
+        run("tokenize", "--splits", splits, "--tokenizer", tokenizer, "--split", split, "--out", sidecar)
+        file = TokenFile.open(sidecar, verify=True)
         decode = load_tokenizer(tokens).decode
         found += [decode(ids) for ids in np.split(file.ids, file.document_starts[1:])]
-    assert sorted(found) == sorted(text + "\n" for _, text in ARTICLES)
+    assert sorted(found) == sorted(text + "\n" for text in ARTICLES)
     assert json.loads((tmp_path / "documents.json").read_text())["documents"] == len(ARTICLES)
 
 
@@ -76,11 +87,14 @@ def test_a_damaged_archive_is_one_line_and_leaves_nothing(archive, tmp_path, cap
 def test_a_local_file_is_checked(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "a"}\n')
-    content = {"form": "rows", "packing": "none"}
+
+    def fetch(**source):
+        fetch_corpus(Corpus("x", "none", {"kind": "file"} | source, {"form": "rows"}), tmp_path / "archive.json")
+
     with pytest.raises(UserError, match=r"rows\.jsonl: expected sha256 0+, found "):
-        fetch_corpus(Corpus("x", "none", {"kind": "file", "path": str(path), "sha256": "0" * 64}, content), tmp_path / "archive.json")
+        fetch(path=str(path), sha256="0" * 64)
     with pytest.raises(UserError, match=r"absent: not found"):
-        fetch_corpus(Corpus("x", "none", {"kind": "file", "path": str(tmp_path / "absent")}, content), tmp_path / "archive.json")
+        fetch(path=str(tmp_path / "absent"))
     assert not (tmp_path / "archive").exists()
 
 
@@ -116,14 +130,15 @@ def test_mistakes_in_the_registry_name_the_key(tmp_path, change, message):
 
 
 def test_data_verbs_import_no_torch(archive, tmp_path):
-    script = """import sys
+    script = """import os, sys
 from overtone.cli import main
-base, archive = sys.argv[1:]
-def run(*words): assert main(list(words)) == 0
-run("extract", "--archive", archive, "--out", base + "/documents.json")
-run("split", "--documents", base + "/documents.json", "--out", base + "/splits.json")
-run("tokenizer", "--splits", base + "/splits.json", "--spec", '{"kind": "sentencepiece", "vocab_size": 320}', "--out", base + "/tokenizer.json")
-run("tokenize", "--splits", base + "/splits.json", "--tokenizer", base + "/tokenizer.json", "--split", "train", "--out", base + "/train.json")
+os.chdir(sys.argv[1])
+spec = '{"kind": "sentencepiece", "vocab_size": 320}'
+for line in (f"extract --archive {sys.argv[2]} --out d.json", "split --documents d.json --out s.json",
+             "tokenizer --splits s.json --out tokenizer.json --spec",
+             "tokenize --splits s.json --tokenizer tokenizer.json --split train --out train.json"):
+    words = line.split()
+    assert main(words + [spec] * (words[-1] == "--spec")) == 0
 assert not {"torch", "datasets", "transformers", "snakemake"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path), str(archive)], check=True)

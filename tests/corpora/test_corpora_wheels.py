@@ -68,20 +68,20 @@ def test_wrong_digests_name_what_was_expected_and_found(tmp_path, index):
 
 def test_missing_member_and_version_are_one_line(tmp_path, index):
     write_wheel(index)
-    with pytest.raises(UserError, match="has no file other.bz2"):
+    with pytest.raises(UserError, match=r"has no file other\.bz2"):
         fetch(tmp_path, member="other.bz2")
-    with pytest.raises(UserError, match=r"overtone-wheel-test==9.9: pip cannot download it: .*from versions: 1.0") as caught:
+    with pytest.raises(UserError, match=r"test==9\.9: pip cannot download it: .*from versions: 1\.0") as caught:
         fetch(tmp_path, version="9.9")
     assert "\n" not in str(caught.value)
 
 
 def test_pip_output_without_network_becomes_one_line():
-    output = """WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...): Failed': /simple/gensim/
+    output = """WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /gensim/
 ERROR: Could not find a version that satisfies the requirement gensim==4.4.0 (from versions: none)
 ERROR: No matching distribution found for gensim==4.4.0
 """
     assert condense(output).startswith("no connection to the package index")
-    assert condense("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n").endswith(
-        "[Errno 28] No space left on device")
+    full = "Could not install packages due to an OSError: [Errno 28] No space left on device"
+    assert condense(f"noise\nERROR: {full}\n") == full
     assert condense("") == "it said nothing"
     assert len(condense("ERROR: " + "x" * 9999)) < 220

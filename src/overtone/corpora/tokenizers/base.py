@@ -19,7 +19,7 @@ class TrainingText:
     """The training documents that a tokenizer learns from, verified as they are read; `bytes` of text in all."""
 
     path: Path
-    digest: str
+    digest: str | None
     bytes: int
 
     def __iter__(self) -> Iterator[str]:

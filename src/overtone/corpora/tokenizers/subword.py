@@ -44,7 +44,7 @@ class SentencePieceTokenizer(Tokenizer):
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_lines(text, options["sample_bytes"]), model_writer=model, model_type="bpe",
+                sentence_iterator=sample_lines(text, options["sample_bytes"]), model_writer=model, model_type="bpe",
                 vocab_size=options["vocab_size"], byte_fallback=True, character_coverage=0.9995, num_threads=1,
                 normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False,
                 allow_whitespace_only_pieces=True, bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0,
@@ -75,7 +75,7 @@ class SentencePieceTokenizer(Tokenizer):
         return str(self._processor.decode(np.asarray(ids).tolist()))
 
 
-def _lines(text: TrainingText, sample: int) -> Iterator[str]:
+def sample_lines(text: TrainingText, sample: int) -> Iterator[str]:
     """Lines of every document, or of every k-th where all would be more than `sample` bytes."""
     step = -(-text.bytes // sample)
     for number, document in enumerate(text):
