@@ -1,9 +1,9 @@
 """The LM head and its cross-entropy in one operator: logits exist for a few tokens at a time.
 
-z = features W^T, loss_i = logsumexp(z_i) - z_i[target_i]. At 64K tokens and a vocabulary of 50K, (N, V) logits in float32 are
-13 GB a copy, and autograd holds them, their gradient and more; here one chunk of them lives at a time. When the loss is a mean or
-a sum, the gradients are computed chunk by chunk together with the loss, so every logit is computed once; for per-token
-losses the backward pass computes the logits again, because it needs the incoming gradient first.
+z = features W^T, loss_i = logsumexp(z_i) - z_i[target_i]. At 64K tokens and a vocabulary of 50K the logits are 13 GB a copy in
+float32, and autograd would hold them, their log-softmax and its gradient; here one chunk of them lives at a time. When the loss
+is a mean or a sum, the gradients are computed chunk by chunk together with the loss, so every logit is computed once; for losses
+a token the backward pass computes the logits again, because it must know the incoming gradient first.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CHUNK_LOGITS = 1 << 22  # logits in one chunk: 16 MB in float32
+_CHUNK_LOGITS = {"cpu": 1 << 19}  # logits a chunk: on a CPU they stay in its cache (2 MB)
+_CHUNK_LOGITS_ELSEWHERE = 1 << 26  # elsewhere a chunk must fill the device
+_CHUNK_TOKENS = 128  # at least: every chunk reads W and the gradient of W once
+_NOTHING = torch.iinfo(torch.int64).min  # torch's cross_entropy ignores -100 unless told otherwise
 
 
 def linear_cross_entropy(
     features: Tensor, weight: Tensor, targets: Tensor, *, reduction: str = "mean", chunk_tokens: int | None = None
 ) -> Tensor:
-    """Cross-entropy in nats of targets under softmax(features @ weight.T).
+    """Cross-entropy in nats of `targets` under softmax(features @ weight.T).
 
-    features (N, d), weight (V, d), targets (N,) integers in 0..V-1 (every token counts). Products run in the autocast dtype where
-    autocast is on, else in the dtype features and weight promote to; softmax and loss in float32 (float64 for float64).
-    reduction     "mean", "sum" (scalars) or "none" (N,).
-    chunk_tokens  tokens a chunk; by default as many as keep a chunk at 4M logits.
+    features (N, d), weight (V, d), targets (N,) integers in 0..V-1: every token counts. The products run in the autocast dtype
+    where autocast is on, else in the dtype features and weight promote to; softmax and loss in float32 (float64 for float64).
+    reduction     "mean" or "sum" (a scalar), "none" (N,).
+    chunk_tokens  tokens a chunk; by default what suits the device. What fits in one default chunk takes the plain path.
     Errors: ValueError for shapes or a reduction that do not fit; a target outside 0..V-1 is torch's own index error.
     """
     if reduction not in ("mean", "sum", "none"):
@@ -32,62 +35,90 @@ def linear_cross_entropy(
     if features.dim() != 2 or weight.dim() != 2 or features.shape[1] != weight.shape[1] or targets.shape != features.shape[:1]:
         raise ValueError("linear_cross_entropy: needs features (N, d), weight (V, d), targets (N,); found "
                          f"{tuple(features.shape)}, {tuple(weight.shape)}, {tuple(targets.shape)}.")
-    device = features.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.promote_types(features.dtype, weight.dtype)
-    chunk = chunk_tokens or max(1, _CHUNK_LOGITS // max(1, weight.shape[0]))
+    device, tokens, targets = features.device.type, features.shape[0], targets.long()
+    dtype = torch.promote_types(features.dtype, weight.dtype)
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
+        if chunk_tokens is None:
+            logits = _CHUNK_LOGITS.get(device, _CHUNK_LOGITS_ELSEWHERE)
+            chunk_tokens = max(_CHUNK_TOKENS, logits // max(1, weight.shape[0]))
+            if tokens <= chunk_tokens:
+                scores = _scores(features.to(dtype), weight.to(dtype))
+                return torch.nn.functional.cross_entropy(scores, targets, reduction=reduction, ignore_index=_NOTHING)
         if reduction == "none":
-            return _PerToken.apply(features, weight, targets.long(), dtype, chunk)
-        total = _Summed.apply(features, weight, targets.long(), dtype, chunk)
-        return total / features.shape[0] if reduction == "mean" else total
+            return _TokenLosses.apply(features, weight, targets, dtype, chunk_tokens)
+        keep = torch.is_grad_enabled()
+        total = _TotalLoss.apply(features, weight, targets, dtype, chunk_tokens, keep)
+        return total / tokens if reduction == "mean" else total
 
 
-def _chunk_loss(x: Tensor, w: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses (n,) and log-probabilities (n, V) of one chunk."""
+def _scores(x: Tensor, w: Tensor) -> Tensor:
     logits = x @ w.T
-    log_p = torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
-    return -log_p.gather(1, target[:, None]).squeeze(1), log_p
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def _chunk_gradient(log_p: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:
-    """d loss / d logits (n, V) = softmax - onehot, times the incoming gradient (n,); overwrites log_p."""
-    p = log_p.exp_()
-    p.scatter_add_(1, target[:, None], p.new_full((len(target), 1), -1.0))
-    return p if scale is None else p.mul_(scale[:, None])
+def _chunk_loss(x: Tensor, w: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses (n,) and log-probabilities (n, V) of one chunk."""
+    log_p = torch.log_softmax(_scores(x, w), dim=-1)
+    return -log_p.gather(1, targets[:, None]).squeeze(1), log_p
 
 
-class _Summed(torch.autograd.Function):
+class _Gradients:
+    """Gradients for features and weight, gathered a chunk at a time; weight's in float32 at least, each only where wanted."""
+
+    def __init__(self, features: Tensor, weight: Tensor, dtype: torch.dtype, wanted: tuple[bool, bool]) -> None:
+        sums = torch.promote_types(dtype, torch.float32)
+        self.features = torch.empty_like(features) if wanted[0] else None
+        self.weight = torch.zeros(weight.shape, dtype=sums, device=weight.device) if wanted[1] else None
+
+    def add(self, part: slice, x: Tensor, w: Tensor, log_p: Tensor, targets: Tensor, incoming: Tensor | None) -> None:
+        """d loss / d z = softmax - onehot, times the incoming gradient (n,) of each token; overwrites log_p."""
+        grad_z = log_p.exp_()
+        grad_z.scatter_add_(1, targets[:, None], grad_z.new_full((len(targets), 1), -1.0))
+        if incoming is not None:
+            grad_z.mul_(incoming[:, None])
+        grad_z = grad_z.to(x.dtype)
+        if self.features is not None:
+            self.features[part] = grad_z @ w
+        if self.weight is not None and self.weight.dtype == x.dtype:
+            self.weight.addmm_(grad_z.T, x)
+        elif self.weight is not None:
+            self.weight += grad_z.T @ x
+
+
+class _TotalLoss(torch.autograd.Function):
+    """Sum of the losses; the gradients are ready when the forward pass is done."""
+
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype, chunk: int) -> Tensor:
-        accumulate = torch.promote_types(dtype, torch.float32)
-        wants_x, wants_w = ctx.needs_input_grad[:2]
-        grad_x = torch.empty_like(features) if wants_x else None
-        grad_w = torch.zeros(weight.shape, dtype=accumulate, device=weight.device) if wants_w else None
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype, chunk: int, keep: bool
+    ) -> Tensor:
+        wanted = ctx.needs_input_grad[:2] if keep else (False, False)
+        gradients = _Gradients(features, weight, dtype, wanted)
         w = weight.to(dtype)
-        total = torch.zeros((), dtype=accumulate, device=features.device)
+        total = torch.zeros((), dtype=torch.promote_types(dtype, torch.float32), device=features.device)
         for start in range(0, len(targets), chunk):
             part = slice(start, start + chunk)
             x = features[part].to(dtype)
             losses, log_p = _chunk_loss(x, w, targets[part])
             total += losses.sum()
-            if wants_x or wants_w:
-                grad_z = _chunk_gradient(log_p, targets[part], None).to(dtype)
-                if grad_x is not None:
-                    grad_x[part] = grad_z @ w
-                if grad_w is not None:
-                    grad_w += grad_z.T @ x
-        ctx.save_for_backward(grad_x, None if grad_w is None else grad_w.to(weight.dtype))
+            if any(wanted):
+                gradients.add(part, x, w, log_p, targets[part], None)
+        grad_w = gradients.weight
+        ctx.save_for_backward(gradients.features, None if grad_w is None else grad_w.to(weight.dtype))
         return total
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        grad_x, grad_w = ctx.saved_tensors
-        return (None if grad_x is None else grad_x * grad.to(grad_x.dtype), None if grad_w is None else grad_w * grad.to(grad_w.dtype),
-                None, None, None)
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        scaled = (None if grad is None else grad * incoming.to(grad.dtype) for grad in ctx.saved_tensors)
+        return (*scaled, None, None, None, None)
 
 
-class _PerToken(torch.autograd.Function):
+class _TokenLosses(torch.autograd.Function):
+    """Every token's loss; the backward pass computes the logits again."""
+
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype, chunk: int) -> Tensor:
         ctx.save_for_backward(features, weight, targets)
@@ -101,18 +132,13 @@ class _PerToken(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         features, weight, targets = ctx.saved_tensors
-        wants_x, wants_w = ctx.needs_input_grad[:2]
-        grad_x = torch.empty_like(features) if wants_x else None
-        grad_w = torch.zeros(weight.shape, dtype=grad.dtype, device=weight.device) if wants_w else None
+        gradients = _Gradients(features, weight, ctx.dtype, ctx.needs_input_grad[:2])
         w = weight.to(ctx.dtype)
         for start in range(0, len(targets), ctx.chunk):
             part = slice(start, start + ctx.chunk)
             x = features[part].to(ctx.dtype)
-            grad_z = _chunk_gradient(_chunk_loss(x, w, targets[part])[1], targets[part], grad[part]).to(ctx.dtype)
-            if grad_x is not None:
-                grad_x[part] = grad_z @ w
-            if grad_w is not None:
-                grad_w += grad_z.T @ x
-        return grad_x, None if grad_w is None else grad_w.to(weight.dtype), None, None, None
+            gradients.add(part, x, w, _chunk_loss(x, w, targets[part])[1], targets[part], incoming[part])
+        grad_w = gradients.weight
+        return gradients.features, None if grad_w is None else grad_w.to(weight.dtype), None, None, None
