@@ -3,8 +3,8 @@
     python benchmarks/data_stages.py --megabytes 1000 [--spec JSON ...] [--text documents.jsonl] [--out FILE.json]
 
 Every stage is a process of its own, run through the verb a user calls: the peak is what the operating system counted,
-and start-up (about 0.5 s) is included. The text is drawn from a fixed seed, 20,000 made-up words by Zipf's law in documents
-of 2 to 200 KB; `--text` repeats the documents of a real corpus instead.
+and start-up (about 0.5 s) is included. The text is drawn from a fixed seed, 20,000 made-up words by Zipf's law in
+documents of 2 to 200 KB; `--text` repeats the documents of a real corpus instead.
 """
 
 from __future__ import annotations

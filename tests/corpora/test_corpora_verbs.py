@@ -74,6 +74,13 @@ def test_raw_xml_is_split_by_page_and_loses_no_byte(archive, tmp_path):
     assert len(lines) == len(ARTICLES)
 
 
+def test_the_wrong_file_says_which_verb_writes_the_right_one(archive, tmp_path, capsys):
+    run("extract", "--archive", archive, "--out", tmp_path / "documents.json")
+    words = ["tokenizer", "--splits", str(tmp_path / "documents.json"), "--spec", '{"kind": "bytes"}', "--out"]
+    assert main([*words, str(tmp_path / "tokenizer.json")]) == 2
+    assert "documents.json: has no splits. Expected the file that `overtone split` writes." in capsys.readouterr().err
+
+
 def test_a_damaged_archive_is_one_line_and_leaves_nothing(archive, tmp_path, capsys):
     packed = archive.with_name("archive")
     packed.write_bytes(packed.read_bytes()[:-200])
@@ -106,6 +113,18 @@ def test_every_registered_corpus_is_valid_and_pinned():
         pin = {"wheel": "sha256", "http": "sha256", "hub": "revision"}[source["kind"]]
         assert len(source[pin]) in (40, 64)
         assert set(source[pin]) <= set("0123456789abcdef")
+
+
+def test_the_documented_example_works(tmp_path):
+    page = (workflow_root() / "docs" / "corpora.md").read_text(encoding="utf-8")
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "corpora.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
+    (tmp_path / "mine.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    entry = corpus("my-corpus", tmp_path)
+    mine = Corpus(entry.name, entry.licence, entry.source | {"path": str(tmp_path / "mine.jsonl")}, entry.content)
+    fetch_corpus(mine, tmp_path / "archive.json")
+    run("extract", "--archive", tmp_path / "archive.json", "--out", tmp_path / "documents.json")
+    assert json.loads((tmp_path / "documents.json").read_text())["documents"] == 2
 
 
 def test_an_unknown_corpus_names_the_nearest():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from overtone.errors import UserError
-from overtone.files import StrPath
+from overtone.files import StrPath, read_json
 
 SPLITS = ("train", "validation", "test")
 
@@ -59,6 +59,15 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def read_summary(path: StrPath, verb: str, *keys: str) -> list[Any]:
+    """Values of `keys` in the JSON that `verb` wrote; a file without them is a UserError."""
+    fields = read_json(path)
+    missing = [key for key in keys if not isinstance(fields, dict) or key not in fields]
+    if missing:
+        raise UserError(f"{path}: has no {missing[0]}. Expected the file that `overtone {verb}` writes.")
+    return [fields[key] for key in keys]
 
 
 def read_documents(path: StrPath, digest: str | None = None) -> Iterator[Document]:

@@ -73,14 +73,14 @@ def _request(url: str, part: Path, have: int, size: int, timeout: float) -> str 
             return f"the server answers {error.code} {error.reason}"
         raise UserError(f"{url}: the server answers {error.code} {error.reason}. Correct the address in "
                         "corpora.yaml.") from None
-    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:
         return f"no connection ({getattr(error, 'reason', error)})"
     resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
     with answer, open(part, "ab" if resumed else "wb") as file:
         while True:
             try:
                 piece = answer.read(_PIECE)
-            except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException) as error:
                 return f"the connection broke ({type(error).__name__})"
             if not piece:
                 break

@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from overtone.corpora.archive import open_content
-from overtone.corpora.documents import Document, DocumentWriter
+from overtone.corpora.documents import Document, DocumentWriter, read_summary
 from overtone.corpora.mediawiki import wikitext_documents, xml_documents
 from overtone.corpora.rows import article_documents, read_rows, row_documents
 from overtone.errors import UserError
-from overtone.files import StrPath, atomic_path, read_json, write_json
+from overtone.files import StrPath, atomic_path, write_json
 
 
 def extract(archive_json: StrPath, out: StrPath) -> dict[str, Any]:
     """Write documents.jsonl beside `out`, then `out`: corpus, content, documents, bytes, digest, and the archive's."""
-    described = read_json(archive_json)
-    try:
-        name, content, digest = described["name"], described["content"], described["sha256"]
-    except (KeyError, TypeError):
-        raise UserError(f"{archive_json}: has no name, content or sha256. Delete it and fetch again.") from None
+    name, content, digest = read_summary(archive_json, "fetch", "name", "content", "sha256")
     archive = Path(archive_json).with_name("archive")
     with atomic_path(Path(out).with_name("documents.jsonl")) as temporary, open(temporary, "wb") as file:
         writer = DocumentWriter(file)

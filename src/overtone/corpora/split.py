@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from overtone.corpora.documents import SPLITS, Document, DocumentWriter, read_documents
+from overtone.corpora.documents import SPLITS, Document, DocumentWriter, read_documents, read_summary
 from overtone.errors import UserError, unknown_name
-from overtone.files import StrPath, atomic_path, read_json, write_json
+from overtone.files import StrPath, atomic_path, write_json
 
 _BUCKETS = 1 << 16
 
@@ -59,9 +59,9 @@ def split(documents_json: StrPath, out: StrPath, *, validation: float, test: flo
     if not (0 <= validation < 1 and 0 <= test < 1 and validation + test < 1):
         raise UserError(f"split: found shares validation {validation} and test {test}, expected numbers of at least 0 "
                         "that sum to less than 1.")
-    described = read_json(documents_json)
+    corpus, digest = read_summary(documents_json, "extract", "corpus", "digest")
     source = Path(documents_json).with_name("documents.jsonl")
-    documents = _Documents(source, described["digest"])
+    documents = _Documents(source, digest)
     drawn = _Draw(documents, validation, test, seed)
     dropped = dict.fromkeys(SPLITS, 0)
     with ExitStack() as stack:
@@ -76,9 +76,9 @@ def split(documents_json: StrPath, out: StrPath, *, validation: float, test: flo
             else:
                 dropped[name] += 1
     summary = {
-        "corpus": described["corpus"], "seed": seed, "shares": {"validation": validation, "test": test},
+        "corpus": corpus, "seed": seed, "shares": {"validation": validation, "test": test},
         "published": [name for name in SPLITS if name in drawn.published], "dropped": dropped,
-        "documents": described["digest"], "splits": {name: writer.summary() for name, writer in writers.items()},
+        "documents": digest, "splits": {name: writer.summary() for name, writer in writers.items()},
     }
     write_json(out, summary)
     return summary

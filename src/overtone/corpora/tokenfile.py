@@ -44,9 +44,9 @@ class TokenFile:
         values = read_json(path)
         names = [field.name for field in fields(cls) if field.name != "path"]
         missing = [name for name in names if not isinstance(values, dict) or name not in values]
-        if missing or values["dtype"] not in DTYPES:
-            raise UserError(f"{path}: not the sidecar of a token file ({', '.join(missing) or 'dtype'} is missing or "
-                            "unknown). Delete it and run `overtone tokenize` again.")
+        if missing or values["dtype"] not in DTYPES or not isinstance(values["tokens"], int):
+            raise UserError(f"{path}: not the sidecar of a token file ({', '.join(missing) or 'dtype or tokens'} is "
+                            "missing or wrong). Delete it and run `overtone tokenize` again.")
         file = cls(path, **{name: values[name] for name in names})
         file._check(".bin", file.tokens * np.dtype(file.dtype).itemsize, file.digest if verify else None)
         file._check(".starts", file.documents * 8, file.starts_digest if verify else None)

@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from overtone.corpora.documents import Document, read_documents
+from overtone.corpora.documents import Document, read_documents, read_summary
 from overtone.corpora.tokenfile import DTYPES
 from overtone.corpora.tokenizers import load_tokenizer
 from overtone.errors import unknown_name
-from overtone.files import StrPath, atomic_path, read_json, write_json
+from overtone.files import StrPath, atomic_path, write_json
 
 SEPARATOR = "\n"
 
 
 def tokenize(splits_json: StrPath, tokenizer_json: StrPath, split: str, out: StrPath) -> dict[str, Any]:
     """Encode one split with a tokenizer of ours into a token file; returns its sidecar."""
-    described = read_json(splits_json)
-    if split not in described["splits"]:
-        raise unknown_name(f"{splits_json}: split", split, described["splits"])
+    corpus, splits = read_summary(splits_json, "split", "corpus", "splits")
+    if split not in splits:
+        raise unknown_name(f"{splits_json}: split", split, splits)
     tokenizer = load_tokenizer(Path(tokenizer_json).parent)
-    documents = read_documents(Path(splits_json).with_name(f"{split}.jsonl"), described["splits"][split]["digest"])
+    documents = read_documents(Path(splits_json).with_name(f"{split}.jsonl"), splits[split]["digest"])
     return write_token_file(
         out, documents, tokenizer.encode, vocab_size=tokenizer.vocab_size, tokenizer=tokenizer.digest,
         unknown_id=tokenizer.unknown_id, unknown_bits=tokenizer.unknown_bits,
-        labels={"corpus": described["corpus"], "split": split},
+        labels={"corpus": corpus, "split": split},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from overtone.corpora.documents import read_summary
 from overtone.corpora.tokenizers.base import Tokenizer, TrainingText
 from overtone.corpora.tokenizers.byte import ByteTokenizer
 from overtone.corpora.tokenizers.character import CharacterTokenizer
@@ -30,13 +31,13 @@ def fit_tokenizer(splits_json: StrPath, spec: str, out: StrPath) -> Tokenizer:
         raise UserError(f"--spec: found {spec}, expected JSON with a kind, such as {{\"kind\": \"bytes\"}}.") from None
     if kind not in KINDS:
         raise unknown_name("tokenizer kind", kind, KINDS)
-    described = read_json(splits_json)
-    train = described["splits"]["train"]
+    corpus, splits = read_summary(splits_json, "split", "corpus", "splits")
+    train = splits["train"]
     text = TrainingText(Path(splits_json).with_name("train.jsonl"), train["digest"], train["bytes"])
     chosen = KINDS[kind].check(options)
     tokenizer = KINDS[kind].fit(text, Path(out).parent, chosen)
     write_json(out, {"kind": kind, "options": chosen, "vocab_size": tokenizer.vocab_size, "digest": tokenizer.digest,
-                     "corpus": described["corpus"], **tokenizer.stored()})
+                     "corpus": corpus, **tokenizer.stored()})
     return tokenizer
 
 
@@ -51,7 +52,7 @@ def load_tokenizer(directory: StrPath) -> Tokenizer:
     try:
         tokenizer = KINDS[kind].load(folder, fields)
         expected = fields["digest"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{described}: damaged ({type(error).__name__}: {error}). Run `overtone tokenizer` "
                         "again.") from None
     if tokenizer.digest != expected:
