@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from trainer_process import TrainerProcess, train_words
 
 from overtone.files import canonical_json
 from overtone.study import Cell
@@ -51,12 +49,16 @@ def make_cell():
 
 @pytest.fixture
 def start_trainer(tokens, tmp_path):
-    """Start `overtone train` on a cell in a process of its own."""
+    """Start `overtone train` on a cell; what it says goes to a log of its own."""
+    started = []
 
-    def start(cell: Cell, out: Path, *more: str, state: Path | None = None, **options) -> subprocess.Popen:
-        command = [sys.executable, "-m", "overtone.cli", "train", "--cell", canonical_json(cell.config()), "--tokens", str(tokens),
-                   "--state", str(state or tmp_path / "state"), "--out", str(out), *more]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | options.pop("env", {})
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, **options)
+    def start(cell: Cell, out: Path, *more: str, state: Path | None = None) -> TrainerProcess:
+        log = tmp_path / f"trainer-{len(started)}.log"
+        started.append(TrainerProcess([*train_words(cell, tokens, state or tmp_path / "state", out), *more], log))
+        return started[-1]
 
-    return start
+    yield start
+    for trainer in started:
+        if trainer.process.is_alive():
+            trainer.process.kill()
+        trainer.process.join()

@@ -129,6 +129,7 @@ class _Job:
         self.model = build_for_cell(cell, files["train"].vocab_size).to(device)
         self.parameters = {name: int(count) for name, count in parameter_counts(self.model).items() if name != "parts"}
         warm_up(self.model)
+        limit = None if protocol.memory_limit_gb is None else int(protocol.memory_limit_gb * 1e9)
         fingerprint = digest_json([cell.config(), rate, plan.origin, sources_digest("ops", "models", "training")])
         self.trainer = Trainer(
             self.model,
@@ -140,7 +141,7 @@ class _Job:
             fingerprint=fingerprint,
             stop=stop,
             ranks=ranks,
-            memory=MemoryMeter(self.model, device),
+            memory=MemoryMeter(self.model, device, limit),
             log=progress.log,
             on_step=lambda run, nats: progress.step(run, nats, run.curve[-1]["lr"] if run.curve else rate),
         )

@@ -66,7 +66,6 @@ class Trainer:
         self.optimizer = AdamW(model, protocol)
         kind = StatefulSteps if protocol.carry_state else StatelessSteps
         self.batches = kind(model, region, plan.length, self.autocast)
-        self.limit = None if protocol.memory_limit_gb is None else int(protocol.memory_limit_gb * 1e9)
         self.memory = memory
         micro = min(protocol.batch or plan.windows_per_step, plan.windows_per_step)
         self.run = RunState(chain=plan.origin, micro=micro, diagnostics_before=model.diagnostics())
@@ -115,7 +114,7 @@ class Trainer:
         self.ranks.sum_gradients(self.model)
         torch.nn.utils.clip_grad_norm_(list(self.optimizer.parameters.values()), self.protocol.clip)
         try:
-            with self.memory.limited(self.limit):
+            with self.memory.limited():
                 self.optimizer.step(rate)
         except Exception as error:
             if (memory := as_out_of_memory(error)) is None:
@@ -135,7 +134,7 @@ class Trainer:
             memory: OutOfMemory | None = None
             nats = torch.zeros((), device=self.device)
             try:
-                with self.memory.limited(self.limit):
+                with self.memory.limited():
                     nats = self.batches.backward(self.ranks.share(starts), tokens, self.run.micro)
             except Exception as error:
                 if (memory := as_out_of_memory(error)) is None:

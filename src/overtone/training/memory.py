@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import resource
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import torch
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # What the CPU allocator, C++, FFT libraries and oneDNN say when an allocation fails.
-_SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a memory")
+_SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a ")
 
 
 class OutOfMemory(Exception):
@@ -57,6 +58,16 @@ def warm_up(model: Any) -> None:
     torch.set_rng_state(random)
 
 
+def _return_freed_memory() -> None:
+    """Make glibc give freed blocks of 1 MiB and more back at once, so that a limit counts what is in use.
+
+    By itself it keeps blocks of up to 32 MiB for reuse, which is faster, and fragments.
+    """
+    mmap_threshold = -3
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(mmap_threshold, 1 << 20)
+
+
 class MemoryMeter:
     """Memory that a model and its training take, from when the meter was made with the (warmed-up) model in place.
 
@@ -64,8 +75,11 @@ class MemoryMeter:
     parameters counted in: resident memory for the peak, private writable memory (RLIMIT_DATA) for the limit.
     """
 
-    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device, limit: int | None = None) -> None:
         self.device = device
+        self.limit = limit if device.type == "cpu" else None  # bytes; a card is a limit by itself
+        if self.limit is not None:
+            _return_freed_memory()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         else:
@@ -87,18 +101,17 @@ class MemoryMeter:
         return max(0, status_bytes("VmHWM") - self._resident)
 
     @contextmanager
-    def limited(self, limit: int | None) -> Iterator[None]:
-        """Make an allocation that brings a CPU process above `limit` bytes fail inside the block; None: no limit.
+    def limited(self) -> Iterator[None]:
+        """Make an allocation that brings the process above the limit fail inside the block.
 
-        RLIMIT_DATA makes it fail here, with an error, rather than by the kernel's killer. On a GPU the card's memory is
-        the limit.
+        RLIMIT_DATA makes it fail here, with an error, rather than by the kernel's killer.
         """
-        if limit is None or self.device.type != "cpu":
+        if self.limit is None:
             yield
             return
-        ceiling = self._data + limit
-        if (held := status_bytes("VmData") - self._data) > limit:
-            raise OutOfMemory(f"{held} bytes are held before the step, the limit is {limit}", None)
+        ceiling = self._data + self.limit
+        if (held := status_bytes("VmData") - self._data) > self.limit:
+            raise OutOfMemory(f"{held} bytes are held before the step, the limit is {self.limit}", None)
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, hard))
         try:

@@ -49,7 +49,9 @@ class AdamW:
     def step(self, rate: float) -> None:
         """One update at learning rate `rate`; a parameter without a gradient stays as it is."""
         for decay in sorted(set(self.decay.values())):
-            values, gradients, moments = [], [], []
+            values: list[torch.Tensor] = []
+            gradients: list[torch.Tensor] = []
+            moments = []
             for name, value in self.parameters.items():
                 if self.decay[name] != decay or value.grad is None:
                     continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +31,7 @@ class RunState:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
-        return dataclasses.asdict(self)
+        return dict(vars(self))
 
     def record_step(self, steps: int, windows: int, tokens: int, nats: float, rate: float) -> None:
         """Count one step; the curve gets a point, the mean loss since the last, every ceil(steps / CURVE_POINTS)."""

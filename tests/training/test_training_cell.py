@@ -1,0 +1,177 @@
+"""A cell from token files to metrics.json: outcomes, accumulation, ranks, resuming; through the verb's own function."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from trainer_process import train_words
+
+from overtone.cli import main
+from overtone.errors import UserError
+from overtone.files import sha256_file
+from overtone.models import load_checkpoint
+from overtone.study.schema import check
+from overtone.training.cell import train_cell
+
+
+@pytest.fixture
+def train(tokens, tmp_path):
+    def run(cell, name="cell", **options):
+        return train_cell(cell, tokens, tmp_path / name / "metrics.json", tmp_path / "state", **options)
+
+    return run
+
+
+def test_an_ok_cell_has_everything_and_its_weights(make_cell, train, tmp_path):
+    cell = make_cell("harmonic")
+    metrics = train(cell)
+    out = tmp_path / "cell" / "metrics.json"
+    assert json.loads(out.read_text()) == metrics
+    check("metrics", metrics, "metrics.json")
+    assert metrics["status"] == "ok"
+    assert (metrics["key"], metrics["hash"], metrics["config"]) == (cell.key, cell.hash, cell.config())
+    assert metrics["tokens_seen"] == metrics["budget"] == 1024
+    assert metrics["steps"] == len(metrics["curve"]) == 8
+    assert metrics["plan"]["windows"] == metrics["plan"]["consumed"] == 16
+    assert [point["step"] for point in metrics["validation_curve"]] == [4, 8]
+    assert metrics["evaluation"]["validation"]["targets"] == 1099 // 128 * 128
+    assert metrics["evaluation"]["test"]["bpt"] < 5.5
+    assert metrics["measured"]["peak_bytes"] > 0
+    assert metrics["environment"]["threads"] == torch.get_num_threads()
+    assert set(metrics["diagnostics"]["before"]) == set(metrics["diagnostics"]["after"])
+    weights = out.parent / metrics["weights"]["file"]
+    assert sha256_file(weights) == metrics["weights"]["sha256"]
+    assert load_checkpoint(weights.parent).name == "harmonic"
+    assert not (tmp_path / "state" / cell.hash).exists()
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_training_learns(make_cell, train):
+    """The corpus is a counter with steps 0, 1, 2: log2(3) = 1.58 bits a token once learned, 5 by guessing."""
+    metrics = train(make_cell("harmonic", budget=40960, tokens_per_step=256, lr=0.02))
+    assert 1.5 < metrics["evaluation"]["test"]["bpt"] < 1.85
+    curve = [point["train_bpt"] for point in metrics["curve"]]
+    assert curve[0] > 4.5 > 2 > curve[-1]
+
+
+def test_the_plan_is_the_same_for_every_architecture_and_rate(make_cell, train):
+    found = {train(make_cell(model, lr=lr), model)["plan"]["digest"] for model, lr in (("transformer", 0.1), ("harmonic", 0.01))}
+    assert len(found) == 1
+
+
+def test_accumulated_batches_give_the_same_result(make_cell, train):
+    whole = train(make_cell("harmonic", tokens_per_step=256), "whole")
+    parts = train(make_cell("harmonic", tokens_per_step=256, batch=1), "parts")
+    assert whole["plan"]["digest"] == parts["plan"]["digest"]
+    for one, other in zip(whole["curve"], parts["curve"], strict=True):
+        assert other["train_bpt"] == pytest.approx(one["train_bpt"], rel=1e-4)
+    assert parts["evaluation"]["test"]["bpt"] == pytest.approx(whole["evaluation"]["test"]["bpt"], rel=1e-4)
+
+
+def test_two_ranks_give_the_single_process_result(make_cell, train, tokens, tmp_path):
+    """torchrun starts two gloo ranks on the CPU; 25 windows in steps of 4, so that the last step leaves a rank without any."""
+    cell = make_cell("harmonic", budget=25 * 64, tokens_per_step=256)
+    single = train(cell, "single")
+    out = tmp_path / "ranks" / "metrics.json"
+    words = [*train_words(cell, tokens, tmp_path / "state", out), "--gpus", "2", "--device", "cpu"]
+    done = subprocess.run([sys.executable, "-m", "overtone.cli", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    both = json.loads(out.read_text())
+    assert both["environment"]["ranks"] == 2
+    assert both["plan"] == single["plan"]
+    for one, other in zip(single["curve"], both["curve"], strict=True):
+        assert other["train_bpt"] == pytest.approx(one["train_bpt"], rel=1e-4)
+    for key in ("bpt", "accuracy", "window_bpt"):
+        assert both["evaluation"]["test"][key] == pytest.approx(single["evaluation"]["test"][key], rel=2e-3)
+    assert not (tmp_path / "state" / cell.hash).exists()
+
+
+def test_oom_is_an_outcome_with_the_size_tried_and_the_peak(make_cell, train, tmp_path):
+    cell = make_cell("transformer", length=1024, hidden=64, budget=4096, tokens_per_step=2048, memory_limit_gb=0.02,
+                     evaluation_length=1024)
+    metrics = train(cell)
+    check("metrics", metrics, "metrics.json")
+    assert metrics["status"] == "oom"
+    failure = metrics["failure"]
+    assert failure["step"] == 1
+    assert "1 x 1024 tokens at once" in failure["message"]  # two at once were tried before
+    assert failure["requested_bytes"] is None or failure["requested_bytes"] > 0
+    assert 0 < failure["peak_bytes"] < 40e6
+    assert (metrics["evaluation"], metrics["weights"], metrics["plan"]["consumed"]) == ({}, None, 0)
+    assert not (tmp_path / "cell" / "model").exists()
+    assert torch.zeros(1 << 24).sum() == 0  # the limit is lifted again
+
+
+def test_a_batch_that_does_not_fit_is_accumulated(make_cell, start_trainer, tmp_path):
+    """In processes of their own, whose memory no earlier test has shaped."""
+    rules = {"length": 512, "hidden": 64, "budget": 8192, "tokens_per_step": 4096, "evaluation_length": 512}
+    found = {}
+    for name, limit in (("free", {}), ("tight", {"memory_limit_gb": 0.06})):
+        out = tmp_path / name / "metrics.json"
+        said = start_trainer(make_cell("transformer", **rules, **limit), out).finish()
+        assert ("out of memory; going on with" in said) == (name == "tight")
+        found[name] = json.loads(out.read_text())
+    free, tight = found["free"], found["tight"]
+    assert tight["status"] == "ok"
+    assert free["measured"]["peak_bytes"] > 60e6
+    assert tight["evaluation"]["test"]["bpt"] == pytest.approx(free["evaluation"]["test"]["bpt"], rel=1e-3)
+
+
+def test_divergence_is_an_outcome_with_step_and_rate(make_cell, train):
+    metrics = train(make_cell("transformer", lr=1e30, warmup=0.0))
+    check("metrics", metrics, "metrics.json")
+    assert metrics["status"] == "diverged"
+    assert metrics["failure"]["step"] >= 2
+    assert metrics["failure"]["lr"] > 1e28
+    assert metrics["steps"] == metrics["failure"]["step"] - 1 == metrics["plan"]["consumed"] // 2
+    assert metrics["evaluation"] == {}
+
+
+def test_a_failed_cell_leaves_no_old_weights_behind(make_cell, train, tmp_path):
+    train(make_cell("transformer"))
+    assert (tmp_path / "cell" / "model").is_dir()
+    train(make_cell("transformer", lr=1e30, warmup=0.0))
+    assert not (tmp_path / "cell" / "model").exists()
+
+
+def test_the_rate_of_a_swept_cell_comes_from_its_file(make_cell, tokens, tmp_path):
+    cell = make_cell(lr="swept")
+    words = train_words(cell, tokens, tmp_path / "state", tmp_path / "metrics.json")
+    assert main(words) == 2
+    (tmp_path / "chosen.json").write_text('{"chosen": 0.005}')
+    assert main([*words, "--rate-file", str(tmp_path / "chosen.json")]) == 0
+    assert json.loads((tmp_path / "metrics.json").read_text())["lr"] == 0.005
+    (tmp_path / "chosen.json").write_text("{}")
+    assert main([*words, "--rate-file", str(tmp_path / "chosen.json")]) == 2
+
+
+def test_mistakes_are_one_line(make_cell, tokens, tmp_path, capsys):
+    cell = make_cell()
+    words = train_words(cell, tokens, tmp_path / "state", tmp_path / "metrics.json")
+    assert main([*words[:2], "{broken", *words[3:]]) == 2
+    assert "--cell: not valid JSON" in capsys.readouterr().err
+    assert main([*words[:4], str(tmp_path / "nowhere"), *words[5:]]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert main(train_words(make_cell(length=4096), tokens, tmp_path / "state", tmp_path / "metrics.json")) == 2
+    assert "Raise the budget" in capsys.readouterr().err
+
+
+def test_a_corrupt_token_file_is_named(make_cell, tokens, tmp_path):
+    copy = tmp_path / "tokens"
+    copy.mkdir()
+    for path in tokens.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    raw = bytearray((copy / "train.bin").read_bytes())
+    raw[10] ^= 1
+    (copy / "train.bin").write_bytes(raw)
+    with pytest.raises(UserError, match=r"train\.bin"):
+        train_cell(make_cell(), copy, tmp_path / "metrics.json", tmp_path / "state")
+
+
+def test_tensorboard_on_request(make_cell, train, tmp_path):
+    pytest.importorskip("tensorboard")
+    train(make_cell(), tensorboard=Path(tmp_path / "events"))
+    assert list((tmp_path / "events").iterdir())
