@@ -7,8 +7,7 @@ Glossary (paper's symbol: name here); D_in = expand * d channels, N = d_state nu
     h          state, (B, D_in, N): h_t = exp(Delta_t A) h_(t-1) + Delta_t B_t u_t   (zero-order hold for A, Euler for B)
     y          C_t h_t + D u_t, then y * silu(z), then out_proj
 
-The scan runs over chunks of the sequence with the state carried, and the backward pass computes a chunk anew: memory for the
-(B, chunk, D_in, N) products is that of one chunk, so training is linear in L in time and memory.
+The scan (overtone.models.selective_scan) never holds (B, L, D_in, N) products: training is linear in L in time and memory.
 Weights move to and from transformers' MambaForCausalLM (`to_hf`, `from_hf`), which is the oracle of its tests.
 Source: Gu and Dao 2023 (arXiv 2312.00752), section 3 and algorithm 2.
 """
@@ -22,12 +21,9 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from overtone.models.base import LanguageModel, ModelConfig, State
-from overtone.ops import linear_scan
-
-CHUNK = 128  # tokens whose states are held at once
+from overtone.models.selective_scan import selective_scan
 
 
 @dataclass(kw_only=True)
@@ -43,31 +39,6 @@ class MambaConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.dt_rank = math.ceil(self.hidden / 16) if self.dt_rank is None else self.dt_rank
-
-
-def selective_scan(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-    """y_t = C_t h_t with h_t = exp(Delta_t A) h_(t-1) + Delta_t B_t u_t, chunk after chunk.
-
-    u, delta (B, L, D_in); a (D_in, N); b, c (B, L, N); h (B, D_in, N) before the first token.
-    Returns y (B, L, D_in) and h after the last token, in float32 or wider.
-    """
-    outputs = []
-    for start in range(0, u.shape[1], CHUNK):
-        inputs = (u[:, start : start + CHUNK], delta[:, start : start + CHUNK], a, b[:, start : start + CHUNK], c[:, start : start + CHUNK], h)
-        if torch.is_grad_enabled():
-            y, h = checkpoint(_scan_chunk, *inputs, use_reentrant=False, preserve_rng_state=False)
-        else:
-            y, h = _scan_chunk(*inputs)
-        outputs.append(y)
-    return torch.cat(outputs, dim=1), h
-
-
-def _scan_chunk(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-    decay = torch.exp(delta.unsqueeze(-1) * a)  # (B, C, D_in, N)
-    drive = (delta * u).unsqueeze(-1) * b.unsqueeze(2)
-    states, last = linear_scan(decay.flatten(2), drive.flatten(2), h.flatten(1), return_final=True)
-    y = torch.matmul(states.unflatten(2, h.shape[1:]), c.unsqueeze(-1)).squeeze(-1)
-    return y, last.unflatten(1, h.shape[1:])
 
 
 class MambaBlock(nn.Module):
