@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overtone import __version__
+from overtone.audits.results import FinishedCell, finished_cells
 from overtone.errors import UserError
 from overtone.files import canonical_json, read_json, sha256_file
-from overtone.study import Study, load_study, study_cells
+from overtone.study import Study, load_study
 from overtone.study.load import workflow_root
 
 if TYPE_CHECKING:
@@ -34,23 +34,11 @@ _FORMATS = {".json": "application/json", ".html": "text/html", ".csv": "text/csv
             ".svg": "image/svg+xml"}
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A cell with its metrics: what it was, when it ran."""
-
-    relative: str
-    metrics: Mapping[str, Any]
-    start: datetime
-    end: datetime
-
-
 def write_crate(study_file: Path, results: Path, reports: Path, out: Path) -> None:
     """Build the crate beside its place, then put it there; `out` is a folder, or the metadata file in it."""
     folder = out.parent if out.name == METADATA else out
     study = load_study(str(study_file))
-    cells = finished_cells(study, results)
-    if not cells:
-        raise UserError(f"{results / 'cells'}: no finished cell. Run the study first (snakemake --cores all).")
+    cells, _ = finished_cells(study, results)
     crate = build(study, study_file, results, reports, cells)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -64,27 +52,21 @@ def write_crate(study_file: Path, results: Path, reports: Path, out: Path) -> No
         shutil.rmtree(part, ignore_errors=True)
 
 
-def finished_cells(study: Study, results: Path) -> list[Finished]:
-    """Every cell of the study that has metrics, sorted by key."""
-    found = []
-    for cell in study_cells(study):
-        path = results / "cells" / cell.key / "metrics.json"
-        if path.is_file():
-            metrics = read_json(path)
-            end = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
-            start = end - timedelta(seconds=float(metrics["measured"].get("wall_s") or 0))
-            found.append(Finished(f"cells/{cell.key}/metrics.json", metrics, start, end))
-    return found
+def _span(item: FinishedCell) -> tuple[datetime, datetime]:
+    """When a cell ran: it ended when its metrics were written and took its measured wall time."""
+    end = datetime.fromtimestamp(int((item.folder / "metrics.json").stat().st_mtime), UTC)
+    return end - timedelta(seconds=round(item.metrics["measured"].get("wall_s") or 0)), end
 
 
-def build(study: Study, study_file: Path, results: Path, reports: Path, cells: list[Finished]) -> ROCrate:
+def build(study: Study, study_file: Path, results: Path, reports: Path, cells: list[FinishedCell]) -> ROCrate:
     """The crate, not yet written."""
     from rocrate.model import ContextEntity
     from rocrate.rocrate import ROCrate
 
     crate = ROCrate(version="1.1")
     page = reports / "index.html"
-    end = max([cell.end for cell in cells] + ([datetime.fromtimestamp(int(page.stat().st_mtime), UTC)] if page.is_file() else []))
+    spans = [_span(item) for item in cells]
+    end = max([end for _, end in spans] + ([datetime.fromtimestamp(int(page.stat().st_mtime), UTC)] if page.is_file() else []))
     crate.name, crate.description = f"Overtone: study {study.name}", str(study.data["description"])
     crate.datePublished = end
     crate.add(ContextEntity(crate, _LICENSE, {"@type": "CreativeWork", "name": "Apache License 2.0"}))
@@ -97,7 +79,8 @@ def build(study: Study, study_file: Path, results: Path, reports: Path, cells: l
     inputs = [_add_file(crate, study_file, "study.json", "the study, resolved")]
     inputs += [_add_file(crate, path, str(path.relative_to(workflow_root())), "what the papers claim and report")
                for path in sorted((workflow_root() / "papers").rglob("*.yaml"))]
-    measured = {cell.relative: _add_file(crate, results / cell.relative, cell.relative, "metrics of a cell") for cell in cells}
+    places = [f"cells/{item.cell.key}/metrics.json" for item in cells]
+    measured = {place: _add_file(crate, results / place, place, "metrics of a cell") for place in places}
     for path in sorted(file for name in ("benchmarks", "audits", "diagnostics", "transplants") for file in (results / name).rglob("*.json")
                        if "model" not in file.relative_to(results).parts):
         relative = str(path.relative_to(results))
@@ -105,12 +88,12 @@ def build(study: Study, study_file: Path, results: Path, reports: Path, cells: l
     outputs = [_add_file(crate, path, str(path.relative_to(reports)), "report") for path in _report_files(reports)]
     run = ContextEntity(crate, "#run", {
         "@type": "CreateAction", "name": f"run of study {study.name}", "description": "corpus, cells, audits, tables, figures, claims, page",
-        "startTime": min(cell.start for cell in cells).isoformat(), "endTime": end.isoformat(),
+        "startTime": min(start for start, _ in spans).isoformat(), "endTime": end.isoformat(),
         "actionStatus": "http://schema.org/CompletedActionStatus",
     })
     crate.add(run)
     run["instrument"], run["object"], run["result"] = workflow, inputs, [*outputs, *measured.values()]
-    actions = [run, *(_add_cell(crate, cell, software, inputs[0], measured[cell.relative]) for cell in cells)]
+    actions = [run, *(_add_cell(crate, item, software, inputs[0], measured[place]) for item, place in zip(cells, places, strict=True))]
     claims = _add_claims(crate, reports / "claims.json", measured)
     crate.root_dataset["mentions"] = [*actions, *claims]
     return crate
@@ -129,7 +112,7 @@ def _report_files(reports: Path) -> list[Path]:
     return [path for path in (*named, *sorted((reports / "tables").glob("*.csv")), *sorted((reports / "figures").glob("*.svg"))) if path.is_file()]
 
 
-def _add_workflow(crate: ROCrate, cells: Iterable[Finished]) -> Any:
+def _add_workflow(crate: ROCrate, cells: Iterable[FinishedCell]) -> Any:
     """The Snakemake workflow as the crate's main entity, its rules and schemas as parts."""
     root = workflow_root()
     versions = _values(cells, "commit")
@@ -143,7 +126,7 @@ def _add_workflow(crate: ROCrate, cells: Iterable[Finished]) -> Any:
     return workflow
 
 
-def _add_software(crate: ROCrate, cells: Iterable[Finished]) -> Any:
+def _add_software(crate: ROCrate, cells: Iterable[FinishedCell]) -> Any:
     """The program that trains and evaluates, with the packages and the machines that the cells name."""
     from rocrate.model import ContextEntity
 
@@ -167,16 +150,15 @@ def _add_software(crate: ROCrate, cells: Iterable[Finished]) -> Any:
     return software
 
 
-def _values(cells: Iterable[Finished], key: str) -> list[str]:
+def _values(cells: Iterable[FinishedCell], key: str) -> list[str]:
     return sorted({str(cell.metrics["environment"][key]) for cell in cells if cell.metrics["environment"].get(key) is not None})
 
 
-def _add_cell(crate: ROCrate, cell: Finished, software: Any, study: Any, metrics: Any) -> Any:
+def _add_cell(crate: ROCrate, cell: FinishedCell, software: Any, study: Any, metrics: Any) -> Any:
     """One training run: config and plan by digest in, metrics out; oom and diverged are failed actions with their message."""
     from rocrate.model import ContextEntity
 
-    content = cell.metrics
-    ended = content["status"] == "ok"
+    content, (start, end) = cell.metrics, _span(cell)
     plan = str((content.get("plan") or {}).get("digest") or "none")
     config = _property(crate, f"#config-{content['hash']}", "config", canonical_json(content["config"]))
     windows = _property(crate, f"#plan-{plan}", "plan digest", plan)
@@ -184,11 +166,11 @@ def _add_cell(crate: ROCrate, cell: Finished, software: Any, study: Any, metrics
     action = ContextEntity(crate, f"#cell-{content['hash']}", {
         "@type": "CreateAction", "name": content["key"],
         "description": f"Training and evaluation, outcome {content['status']}, commit {commit}.",
-        "startTime": cell.start.isoformat(), "endTime": cell.end.isoformat(),
-        "actionStatus": f"http://schema.org/{'Completed' if ended else 'Failed'}ActionStatus",
+        "startTime": start.isoformat(), "endTime": end.isoformat(),
+        "actionStatus": f"http://schema.org/{'Completed' if cell.ok else 'Failed'}ActionStatus",
     })
     crate.add(action)
-    if not ended:
+    if not cell.ok:
         action["error"] = f"{content['status']}: {(content.get('failure') or {}).get('message', 'no message')}"
     action["instrument"], action["object"], action["result"] = software, [study, config, windows], metrics
     return action

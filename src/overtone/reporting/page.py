@@ -49,7 +49,7 @@ def render(study_file: Path, results: Path, reports: Path, out: Path) -> str:
         study=study, description=study.data["description"], claims=[_claim(item, exhibits) for item in claims["claims"]],
         decides=claims["verdicts"], decided_at=claims["commit"], titles=load_paper_titles(study.data["claims"]), verdicts=VERDICTS,
         counts={verdict: sum(item["verdict"] == verdict for item in claims["claims"]) for verdict in VERDICTS},
-        exhibits=exhibits, audits=_audits(study, results), cells=cells, run=describe_run(study, results, cells),
+        exhibits=exhibits, audits=_audits(study, results), cells=cells, run=describe_run(study, results / "logs", list(cells.values())),
         config=canonical_json(study.data), style=style, script=script, style_digest=_digest(style), script_digest=_digest(script),
     )
 

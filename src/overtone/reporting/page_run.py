@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from overtone.files import canonical_json, read_json
+from overtone.audits.results import FinishedCell, finished_cells
+from overtone.files import canonical_json
 from overtone.reporting import formats
-from overtone.reporting.collect import SPLIT
+from overtone.reporting.collect import SPLIT, STATUSES
 from overtone.study import Study, study_cells
 
 
@@ -31,26 +32,26 @@ class CellRow:
     commit: str
     wall: str
     config: str
+    metrics: Mapping[str, Any]
 
 
 def cell_rows(study: Study, results: Path, page: Path) -> dict[str, CellRow]:
     """cells/KEY/metrics.json -> row, for every cell that has been measured, sorted by key."""
-    rows = {}
-    for cell in study_cells(study):
-        path = results / "cells" / cell.key / "metrics.json"
-        if path.is_file():
-            rows[f"cells/{cell.key}/metrics.json"] = _row(cell.key, read_json(path), os.path.relpath(path, page.parent))
-    return rows
+    found = finished_cells(study, results)[0] if study_cells(study) else []
+    return {
+        f"cells/{item.cell.key}/metrics.json": _row(item, os.path.relpath(item.folder / "metrics.json", page.parent)) for item in found
+    }
 
 
-def _row(key: str, metrics: Mapping[str, Any], link: str) -> CellRow:
+def _row(item: FinishedCell, link: str) -> CellRow:
+    metrics = item.metrics
     score = metrics["evaluation"].get(SPLIT, {}).get("bpt")
     return CellRow(
-        anchor=f"cell-{metrics['hash']}", key=key, link=link, status=metrics["status"],
+        anchor=f"cell-{metrics['hash']}", key=item.cell.key, link=link, status=metrics["status"],
         parameters=formats.count(metrics["parameters"]["total"]), tokens=formats.count(metrics["tokens_seen"]),
         score=formats.number(score, 3), config_hash=metrics["hash"], plan=str((metrics.get("plan") or {}).get("digest") or ""),
         commit=str(metrics["environment"].get("commit", "unknown")), wall=formats.duration(metrics["measured"].get("wall_s")),
-        config=canonical_json(metrics["config"]),
+        config=canonical_json(metrics["config"]), metrics=metrics,
     )
 
 
@@ -63,14 +64,14 @@ class Run:
     jobs: Sequence[tuple[str, str, str]]  # stage, jobs, summed time
 
 
-def describe_run(study: Study, results: Path, rows: Mapping[str, CellRow]) -> Run:
+def describe_run(study: Study, logs: Path, rows: Sequence[CellRow]) -> Run:
     """From the cells' environments and Snakemake's benchmark files under results/STUDY/logs."""
-    metrics = [read_json(results / path) for path in rows]
+    metrics = [row.metrics for row in rows]
     environments = [item["environment"] for item in metrics]
     statuses = Counter(item["status"] for item in metrics)
     facts = [
         ("Study", study.name),
-        ("Cells", ", ".join(f"{count} {status}" for status, count in sorted(statuses.items(), reverse=True)) or "none"),
+        ("Cells", ", ".join(f"{statuses[status]} {status}" for status in STATUSES if statuses[status]) or "none"),
         ("Tokens trained on", formats.count(sum(item["tokens_seen"] or 0 for item in metrics))),
         ("Training and evaluation of all cells", formats.duration(sum(item["measured"].get("wall_s") or 0 for item in metrics))),
         ("Commit of the workflow", _several(environments, "commit")),
@@ -83,7 +84,7 @@ def describe_run(study: Study, results: Path, rows: Mapping[str, CellRow]) -> Ru
     ]
     names = sorted({name for environment in environments for name in environment.get("packages", {})})
     packages = [(name, _several([environment.get("packages", {}) for environment in environments], name)) for name in names]
-    return Run(facts, packages, _jobs(results / "logs"))
+    return Run(facts, packages, _jobs(logs))
 
 
 def _several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:

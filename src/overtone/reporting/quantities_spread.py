@@ -72,7 +72,8 @@ def _student(windows: Estimate, seed_part: float, seed_freedom: int, seeds: int,
 
     value, window_part = windows.value, (windows.window_se or 0.0) ** 2
     error = math.sqrt(window_part + seed_part)
-    parts = seed_part**2 / seed_freedom + (window_part**2 / (windows.windows - 1) if windows.windows > 1 else 0.0)
+    parts = seed_part**2 / seed_freedom if seed_freedom else 0.0
+    parts += window_part**2 / (windows.windows - 1) if windows.windows > 1 else 0.0
     freedom = error**4 / parts if parts else 1.0
     reach = float(stdtrit(freedom, 0.975)) * error
 
