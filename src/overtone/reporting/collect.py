@@ -6,7 +6,7 @@ or outdated file is a UserError that names it. Cells that ended `oom` or `diverg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,16 @@ _CELL_KEYS = ("schema", "status", "hash", "parameters", "evaluation", "measured"
 
 @dataclass
 class Results:
-    """The measurements under results/STUDY. `sources` lists the files read so far, relative to that folder."""
+    """The measurements under results/STUDY; each file is read once."""
 
     study: Study
     root: Path
-    sources: list[str] = field(default_factory=list)
+    _read_files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[str]:
+        """The files read so far, relative to results/STUDY."""
+        return list(self._read_files)
 
     @classmethod
     def open(cls, study: StrPath, root: StrPath) -> Results:
@@ -96,15 +101,15 @@ class Results:
         return found
 
     def _read(self, relative: str, keys: Sequence[str]) -> dict[str, Any]:
+        if relative in self._read_files:
+            return self._read_files[relative]
         path = self.root / relative
         data = read_json(path)
         missing = [key for key in keys if not isinstance(data, dict) or key not in data]
         if missing:
             raise UserError(f"{path}: the key {missing[0]!r} is missing. Delete the file and run its stage again.")
-        if relative not in self.sources:
-            self.sources.append(relative)
-        checked: dict[str, Any] = data
-        return checked
+        self._read_files[relative] = data
+        return self._read_files[relative]
 
     def _cell(self, cell: Cell, relative: str) -> dict[str, Any]:
         data = self._read(relative, _CELL_KEYS)
@@ -160,8 +165,8 @@ def paired(*groups: pd.DataFrame, split: str = SPLIT) -> list[Array]:
 
 def _blocks(row: pd.Series, split: str) -> Array:
     values = np.asarray(row[f"{split}_window_bpt"], dtype=np.float64)
-    merged = max(1, int(row["training"]["evaluation_length"]) // int(row[f"{split}_window_length"]))
-    return blocks(values, len(values) // merged) if len(values) % merged == 0 else values
+    merged, uneven = divmod(int(row["training"]["evaluation_length"]), int(row[f"{split}_window_length"]))
+    return values if uneven or len(values) % merged else blocks(values, len(values) // merged)
 
 
 def select(frame: pd.DataFrame, **equal: Any) -> pd.DataFrame:
@@ -170,6 +175,16 @@ def select(frame: pd.DataFrame, **equal: Any) -> pd.DataFrame:
     for column, value in equal.items():
         mask &= (frame[column] == value).to_numpy()
     return frame[mask]
+
+
+def each(frame: pd.DataFrame) -> Iterator[Any]:
+    """Rows as named tuples, columns as attributes (typed Any: pandas' own annotation is a union of everything)."""
+    yield from frame.itertuples(index=False)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain dicts."""
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
 def outcome(statuses: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Tables: each is computed from finished measurements and written as CSV (complete, tidy), Markdown, LaTeX and a sidecar."""

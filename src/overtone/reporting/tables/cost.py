@@ -1,0 +1,70 @@
+"""cost: what the study took, by experiment and architecture: cells, tokens, FLOPs, hours, dollars.
+
+FLOPs = 6 * (parameters - input embedding) * tokens: forward and backward of the matrices (a tied embedding is the head's
+matrix too); attention's and the scans' own arithmetic is not counted. A cell that several experiments share is counted in
+the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from overtone.reporting import formats
+from overtone.reporting.collect import Results, each, records
+from overtone.reporting.tables.table import Table, not_measured
+
+COLUMNS = ["what", "architecture", "cells", "failed", "tokens", "flops", "hours", "dollars"]
+_HEADER = ["What", "Architecture", "Runs", "of them oom or diverged", "Tokens", "FLOPs", "Process hours", "Dollars"]
+
+
+def build(name: str, results: Results) -> Table:
+    """Cells by experiment, sweeps, transplants."""
+    price = float(results.study.data["price_per_hour"])
+    rows: list[dict[str, Any]] = []
+    counted: set[str] = set()
+    for experiment in results.study.experiments:
+        cells = results.cells(experiment)
+        rows += _cells(experiment, cells[~cells["key"].isin(counted)])
+        counted |= set(cells["key"])
+    everything = results.cells("*")
+    rows += _cells("transplant bases", everything[~everything["key"].isin(counted)])
+    rows += _cells("lr_sweep", results.sweep())
+    for transplant, parts in results.transplants().items():
+        rows += [{"what": f"transplant {transplant}", "architecture": f"{phase['variant']}, phase {phase['phase']}", "cells": 1,
+                  "failed": 0, "tokens": phase["tokens"], "hours": phase["seconds"] / 3600} for phase in parts["phases"]]
+    if not rows:
+        return not_measured(f"study {results.study.name} trains nothing; add one to its experiments.", COLUMNS)
+    data = pd.DataFrame(rows, columns=COLUMNS)
+    data["dollars"] = data["hours"].astype(float) * price
+    shown = [_row(row) for row in records(data)]
+    total = {"what": "together", "architecture": None} | {column: data[column].sum() for column in COLUMNS[2:]}
+    devices = ", ".join(sorted({device for device in everything["device"] if device})) or "no device recorded"
+    return Table(
+        data, _HEADER, [*shown, _row(total)],
+        f"Every run of study {results.study.name} on {devices}; processes ran side by side, so the hours are not wall time.",
+        ["FLOPs count 6 a parameter and token, the input embedding left out; arithmetic of attention scores and scans is not in it.",
+         f"Dollars at {price:g} an hour of the device (price_per_hour of the study)."],
+    )
+
+
+def _cells(what: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = []
+    for architecture in sorted(set(cells["architecture"]), key=formats.architecture_order):
+        own = cells[cells["architecture"] == architecture]
+        lookups = [0.0 if cell.options.get("tied") else cell.embedding / 2 for cell in each(own)]
+        matrices = own["parameters"].astype(float) - lookups
+        rows.append({
+            "what": what, "architecture": architecture, "cells": len(own), "failed": int((own["status"] != "ok").sum()),
+            "tokens": int(own["tokens_seen"].sum()), "flops": float((6 * matrices * own["tokens_seen"].astype(float)).sum()),
+            "hours": float(own["wall_s"].astype(float).sum()) / 3600,
+        })
+    return rows
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    architecture = row["architecture"]
+    return [row["what"], formats.ABSENT if formats.absent(architecture) else formats.architecture(architecture), f"{row['cells']:.0f}",
+            f"{row['failed']:.0f}", formats.count(row["tokens"]), formats.count(row["flops"]), formats.number(row["hours"]),
+            formats.number(row["dollars"])]
