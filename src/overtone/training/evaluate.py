@@ -18,7 +18,7 @@ from overtone.errors import UserError
 from overtone.training.run import LN2
 from overtone.training.stream import Region, document_segments
 
-HEAD_BYTES = 32 << 20  # logits held at once by the chunked head
+HEAD_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}  # logits held at once by the chunked head
 
 
 class Tokens(Protocol):
@@ -56,9 +56,9 @@ def score_features(
 
     features (N, d), weight (V, d), targets (N,) int64.
 
-    The logits of HEAD_BYTES worth of tokens are held at once, in float32.
+    Logits of so many tokens as HEAD_BYTES holds exist at once, in float32.
     """
-    rows = max(1, HEAD_BYTES // (4 * weight.shape[0]))
+    rows = max(1, HEAD_BYTES[weight.device.type] // (4 * weight.shape[0]))
     losses, hits = [], []
     for part, wanted in zip(features.split(rows), targets.split(rows), strict=True):
         logits = torch.nn.functional.linear(part, weight.to(part.dtype)).float()

@@ -72,8 +72,8 @@ class Trainer:
         self.saved_at = time.monotonic()
 
     def autocast(self) -> Any:
-        """bfloat16 autocast where the protocol wants it (by default on GPUs)."""
-        wanted = self.protocol.dtype == "bfloat16" or (self.protocol.dtype == "auto" and self.device.type == "cuda")
+        """bfloat16 autocast on a GPU unless the protocol says float32; a CPU computes in float32 always."""
+        wanted = self.device.type == "cuda" and self.protocol.dtype != "float32"
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if wanted else nullcontext()
 
     def train(self, validate: Callable[[], float]) -> None:

@@ -1,0 +1,235 @@
+"""The memory wall: peak memory of one training step by length, and the longest length that trains under a limit.
+
+A step is forward, loss, backward and AdamW on a window of random tokens; what counts is everything beyond the warmed-up
+program: weights, gradients, moments, activations. Attention is measured as SDPA and as the quadratic
+reference, because fused attention is linear in memory too. On a CPU each measurement is a process of its own and the
+limit makes an allocation fail there; on a GPU it is the allocator's share of the card. The longest length is found by
+doubling, then bisection. `modelled` extrapolates c0 + c1 L + c2 L^2 (all >= 0, fitted to the measured peaks by relative
+error) to a card's memory: it is no measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from overtone.benchmarks.candidates import Candidate, candidates
+from overtone.benchmarks.child import in_child
+from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.errors import UserError
+from overtone.files import write_json
+from overtone.models.attention import ATTENTION_FORMS
+from overtone.provenance import environment
+from overtone.training.memory import MemoryMeter, as_out_of_memory, warm_up
+from overtone.training.optimizer import AdamW
+from overtone.training.protocol import TrainingProtocol
+
+_RULES = TrainingProtocol(budget=1, tokens_per_step=1, evaluation_length=1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    architectures: tuple[str, ...] = setting(
+        ("harmonic", "transformer", "llama", "mamba", "resonator"), "names in the study, or registered"
+    )
+    attention: tuple[str, ...] = setting(ATTENTION_FORMS, "how attention is computed, where a model has it")
+    match: str = setting("harmonic", "architecture whose parameter count the others get")
+    hidden: int = setting(64, "width of the model that the others match")
+    size: str = setting("", "a size of the study, in place of hidden")
+    vocab_size: int = setting(256, "tokens in the vocabulary")
+    lengths: tuple[int, ...] = setting((256, 512, 1024, 2048), "window lengths whose peak is measured")
+    batch: int = setting(1, "windows a step")
+    limit_gb: float = setting(0.1, "memory that a step may take, in 10^9 bytes")
+    max_length: int = setting(65536, "where the search for the longest length ends")
+    resolution: float = setting(0.125, "width of the last interval of the bisection, relative to its start")
+    card_gb: float = setting(80.0, "memory of the modelled card, in 10^9 bytes")
+    device: str = setting("cpu", "cpu or cuda")
+    threads: int = setting(1, "CPU threads")
+    seed: int = setting(0, "of weights and tokens")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model in one form of attention."""
+
+    candidate: Candidate
+    attention: str | None
+
+    def names(self) -> dict[str, Any]:
+        """As the columns of a row."""
+        return {"architecture": self.candidate.name, "attention": self.attention}
+
+
+def subjects(models: list[Candidate], forms: tuple[str, ...]) -> list[Subject]:
+    """Every model, the attention models once a form."""
+    found = []
+    for candidate in models:
+        with torch.device("meta"):
+            attends = hasattr(candidate.build().config, "attention")
+        if attends:
+            for form in forms:
+                found.append(Subject(replace(candidate, options=candidate.options | {"attention": form}), form))
+        else:
+            found.append(Subject(candidate, None))
+    return found
+
+
+def training_step(model: Any, device: torch.device, batch: int, length: int, limit: int, seed: int) -> dict[str, Any]:
+    """{status, peak_bytes} of one optimizer step under `limit` bytes."""
+    warm_up(model)  # in this process: library pages count as resident once they are touched
+    meter = MemoryMeter(model, device, limit)
+    ids = torch.randint(model.vocab_size, (batch, length + 1), generator=torch.Generator().manual_seed(seed)).to(device)
+    autocast = torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()
+    status = "ok"
+    try:
+        with meter.limited():
+            with autocast:
+                loss = model.loss(ids[:, :-1], ids[:, 1:])
+            loss.backward()
+            AdamW(model, _RULES).step(1e-3)
+    except Exception as error:
+        if as_out_of_memory(error) is None:
+            raise
+        status = "oom"
+    return {"status": status, "peak_bytes": meter.peak()}
+
+
+def longest(fits: Callable[[int], bool], start: int, most: int, resolution: float) -> int:
+    """The longest length up to `most` that fits, by doubling from `start`, then bisection; 0 where none was found.
+
+    The answer fits; one longer by more than `resolution` of itself does not, or is beyond `most`.
+    """
+    low, high = 0, start
+    while fits(high):
+        low = high
+        if low == most:
+            return low
+        high = min(2 * high, most)
+    while high - low > max(1, resolution * low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def extrapolate(points: list[tuple[int, int]], limit: float) -> dict[str, float]:
+    """Fit c0 + c1 L + c2 L^2, c >= 0, to (length, bytes) by relative error; the longest length within `limit`."""
+    from scipy.optimize import nnls
+
+    lengths = np.array([length for length, _ in points], dtype=float)
+    peaks = np.array([peak for _, peak in points], dtype=float)
+    scale = lengths.max()
+    basis = np.stack([np.ones_like(lengths), lengths / scale, (lengths / scale) ** 2], axis=1)
+    coefficients, _ = nnls(basis / peaks[:, None], np.ones_like(peaks))
+    constant, linear, square = (float(value) for value in coefficients / scale ** np.arange(3))
+    room = limit - constant
+    if room <= 0 or (linear == 0 and square == 0):
+        length = 0.0
+    elif square == 0:
+        length = room / linear
+    else:
+        length = (-linear + (linear**2 + 4 * square * room) ** 0.5) / (2 * square)
+    error = np.abs(basis @ coefficients / peaks - 1).max()
+    return {
+        "length": int(length), "constant_bytes": constant, "bytes_per_token": linear,
+        "bytes_per_token_squared": square, "largest_relative_error": float(error), "points": len(points),
+    }
+
+
+def measure_subject(
+    subject: Subject, settings: Settings
+) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any] | None]:
+    """Rows of every length that was tried, the longest one, and the model of a card (None below two points)."""
+    device = torch.device(settings.device)
+    limit = int(settings.limit_gb * 1e9)
+    model: Any = subject.candidate.build(settings.seed).to(device).train()
+    warm_up(model)
+    tried: dict[int, dict[str, Any]] = {}
+
+    def measured(length: int) -> dict[str, Any]:
+        def step() -> dict[str, Any]:
+            return training_step(model, device, settings.batch, length, limit, settings.seed)
+
+        if length not in tried:
+            tried[length] = in_child(step) if device.type == "cpu" else _on_card(step, model, device, limit)
+        return tried[length]
+
+    for length in settings.lengths:
+        measured(length)
+
+    def fits(length: int) -> bool:
+        return bool(measured(length)["status"] == "ok")
+
+    most = longest(fits, settings.lengths[0], settings.max_length, settings.resolution)
+    rows = [subject.names() | {"length": length} | tried[length] for length in sorted(tried)]
+    best = subject.names() | {
+        "limit_bytes": limit, "length": most, "peak_bytes": tried[most]["peak_bytes"] if most else None,
+        "search_ended": most == settings.max_length,
+    }
+    points = [(row["length"], row["peak_bytes"]) for row in rows if row["status"] == "ok"]
+    if len(points) < 2:
+        return rows, best, None
+    card = settings.card_gb * 1e9
+    return rows, best, subject.names() | {"limit_bytes": int(card)} | extrapolate(points, card)
+
+
+def _on_card(step: Callable[[], dict[str, Any]], model: Any, device: torch.device, limit: int) -> dict[str, Any]:
+    """A step under a share of the card, with nothing left behind."""
+    card = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit / card), device)
+    try:
+        return step()
+    finally:
+        model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+
+
+def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
+    """The content of benchmarks/memory.json."""
+    torch.set_num_threads(settings.threads)
+    rows: list[dict[str, Any]] = []
+    best: list[dict[str, Any]] = []
+    modelled: list[dict[str, Any]] = []
+    for subject in subjects(models, settings.attention):
+        tried, most, card = measure_subject(subject, settings)
+        rows += tried
+        best.append(most)
+        modelled += [card] if card else []
+    on_card = settings.device == "cuda"
+    protocol = asdict(settings) | {
+        "memory_kind": "cuda_max_memory_allocated" if on_card else "resident_above_baseline",
+        "dtype": "bfloat16 autocast" if on_card else "float32", "models": [asdict(candidate) for candidate in models],
+    }
+    name = torch.cuda.get_device_name() if on_card else "cpu"
+    return {
+        "rows": rows, "longest": best, "modelled": modelled, "protocol": protocol,
+        "environment": environment(name, settings.threads),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag a setting."""
+    add_settings(parser, Settings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and write."""
+    settings, study = resolve_settings(args, "memory", Settings)
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("bench memory --device cuda: no GPU here. Use --device cpu.")
+    if not settings.lengths or list(settings.lengths) != sorted(set(settings.lengths)) or settings.lengths[0] < 2:
+        raise UserError(f"benchmarks.memory.lengths: found {list(settings.lengths)}, expected rising lengths from 2.")
+    models = candidates(
+        settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
+        size=settings.size, study=study,
+    )
+    write_json(args.out, measure(settings, models))
+    return 0

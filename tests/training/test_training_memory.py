@@ -1,0 +1,94 @@
+"""Out of memory: what counts as it, and the search for the longest length that trains."""
+
+import os
+import signal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overtone.benchmarks.candidates import candidates
+from overtone.benchmarks.child import in_child
+from overtone.benchmarks.memory import Settings, extrapolate, longest, measure, subjects
+from overtone.training.memory import OutOfMemory, as_out_of_memory
+
+
+@pytest.mark.parametrize(("error", "requested"), [
+    (MemoryError(), None),
+    (RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+                  "allocate 4096 bytes. Error code 12 (Cannot allocate memory)"), 4096),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB"), int(2.5 * 2**30)),
+    (RuntimeError("std::bad_alloc"), None),
+    (RuntimeError("could not create a primitive"), None),
+    (OutOfMemory("own", 7), 7),
+])
+def test_errors_that_mean_out_of_memory(error, requested):
+    found = as_out_of_memory(error)
+    assert isinstance(found, OutOfMemory)
+    assert found.requested == requested
+    assert "\n" not in str(found)
+    assert str(found)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("out of memory"), KeyError("allocate memory")])
+def test_other_errors_are_not_taken_for_it(error):
+    assert as_out_of_memory(error) is None
+
+
+def test_a_real_failed_allocation_is_recognised():
+    with pytest.raises(RuntimeError) as told:
+        torch.empty(1 << 50, dtype=torch.uint8)
+    assert as_out_of_memory(told.value).requested == 1 << 50
+
+
+@given(wall=st.integers(0, 5000), start=st.integers(1, 300), resolution=st.floats(0.0, 0.5))
+def test_the_longest_length_is_found_within_its_resolution(wall, start, resolution):
+    tried = []
+
+    def fits(length):
+        tried.append(length)
+        return length <= wall
+
+    found = longest(fits, start, 4096, resolution)
+    assert found <= min(wall, 4096)
+    assert max(tried) <= 4096
+    assert found == min(wall, 4096) or min(wall, 4096) - found <= max(1, resolution * found)
+
+
+def test_extrapolation_recovers_a_parabola():
+    points = [(length, 1000 + 30 * length + 2 * length**2) for length in (64, 128, 256, 512)]
+    found = extrapolate(points, 1000 + 30 * 10_000 + 2 * 10_000**2)
+    assert found["length"] == pytest.approx(10_000, abs=1)
+    assert found["bytes_per_token"] == pytest.approx(30, rel=1e-6)
+    assert found["bytes_per_token_squared"] == pytest.approx(2, rel=1e-6)
+    line = extrapolate([(length, 5000 + 40 * length) for length in (64, 128, 256)], 9000)
+    assert line["length"] == pytest.approx(100, abs=1)
+    assert line["bytes_per_token_squared"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_child_answers_raises_or_dies_without_harm():
+    assert in_child(lambda: {"pid": os.getpid()})["pid"] != os.getpid()
+    with pytest.raises(RuntimeError, match="raised"):
+        in_child(lambda: 1 / 0)
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_quadratic_attention_meets_the_wall_and_fused_attention_does_not():
+    settings = Settings(architectures=("transformer", "harmonic"), match="", hidden=32, lengths=(256, 512), limit_gb=0.03,
+                        max_length=2048, resolution=0.25)
+    models = candidates(settings.architectures, hidden=32, vocab_size=64, match="")
+    assert [subject.attention for subject in subjects(models, settings.attention)] == ["sdpa", "quadratic", None]
+    found = measure(settings, models)
+    reached = {(row["architecture"], row["attention"]): row["length"] for row in found["longest"]}
+    assert reached["transformer", "quadratic"] < 0.7 * reached["transformer", "sdpa"]
+    assert reached["transformer", "quadratic"] < 0.7 * reached["harmonic", None]
+    failed = [row for row in found["rows"] if row["status"] == "oom"]
+    assert {(row["architecture"], row["attention"]) for row in failed} >= {("transformer", "quadratic")}
+    peaks = [row["peak_bytes"] for row in found["rows"] if (row["attention"], row["status"]) == ("quadratic", "ok")]
+    assert peaks == sorted(peaks)
+    assert peaks[0] > 0
+    modelled = {(row["architecture"], row["attention"]): row for row in found["modelled"]}
+    assert modelled["transformer", "quadratic"]["length"] < 0.2 * modelled["transformer", "sdpa"]["length"]
+    assert {row["limit_bytes"] for row in found["modelled"]} == {80_000_000_000}
