@@ -20,6 +20,9 @@ from overtone.study import exhibit, study_names
 from overtone.study.load import workflow_root
 from overtone.study.schema import check
 
+_SIDED = ("kind", "side", "threshold")
+_RULE_KEYS = {"ordering": _SIDED, "growth": _SIDED, "equality": ("kind", "target", "tolerance"), "range": ("kind", "low", "high"),
+              "crossing": ("kind", "level", "between")}
 _MODULES = ("cells", "benchmarks", "transplants", "published")
 
 
@@ -138,6 +141,9 @@ def _question(entry: Mapping[str, Any], where: str, *, published: bool) -> Quest
         allowed = [other for other, item in QUANTITIES.items() if item.published == published]
         kind = "of the papers' own numbers" if published else "measured in a study"
         raise unknown_name(f"{where}: quantity {kind}", name, allowed)
+    for key in rule:
+        if key not in _RULE_KEYS[rule["kind"]]:
+            raise unknown_name(f"{where}: rule {rule['kind']}: key", key, _RULE_KEYS[rule["kind"]])
     if rule["kind"] == "range" and rule["low"] > rule["high"]:
         raise UserError(f"{where}: rule: low is {rule['low']}, high is {rule['high']}. Swap them.")
     if rule["kind"] == "crossing" and rule["between"][0] >= rule["between"][1]:
