@@ -16,6 +16,7 @@ _HOMES = {
     "matched_dimensions": "matching",
     "generate": "generation",
     "load_checkpoint": "checkpoint", "save_checkpoint": "checkpoint",
+    "from_hf": "conversion", "to_hf": "conversion",
 }
 __all__ = list(_HOMES)  # noqa: PLE0605
 

@@ -24,6 +24,7 @@ from overtone.models.checkpoint import config_dict
 from overtone.models.checkpoint_names import class_stem
 from overtone.models.hf_cache import StateCache, spans
 from overtone.models.hf_config import OvertoneConfig, config_class, register_configs
+from overtone.models.hf_tokenizer import save_hf_tokenizer
 from overtone.models.registry import architecture_names, build_model
 
 # Earlier transformers 5 call the argument and the output that carry the cache past_key_values.

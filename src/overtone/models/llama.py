@@ -7,7 +7,7 @@ Glossary
     gate, up, down   SwiGLU: down(silu(gate x) * up x), inner width `intermediate`
     logits       W_out norm(x)
 
-Weights move to and from transformers' LlamaForCausalLM (`to_hf`, `from_hf`), which is the oracle of its tests.
+Weights move to and from transformers' LlamaForCausalLM (overtone.models.conversion), which is the oracle of its tests.
 Source: Touvron et al. 2023 (arXiv 2302.13971); GQA, Ainslie et al. 2023 (arXiv 2305.13245).
 """
 

@@ -8,7 +8,7 @@ Glossary (paper's symbol: name here); D_in = expand * d channels, N = d_state nu
     y          C_t h_t + D u_t, then y * silu(z), then out_proj
 
 The scan (overtone.models.selective_scan) never holds (B, L, D_in, N) products: training is linear in L in time and memory.
-Weights move to and from transformers' MambaForCausalLM (`to_hf`, `from_hf`), which is the oracle of its tests.
+Weights move to and from transformers' MambaForCausalLM (overtone.models.conversion), which is the oracle of its tests.
 Source: Gu and Dao 2023 (arXiv 2312.00752), section 3 and algorithm 2.
 """
 

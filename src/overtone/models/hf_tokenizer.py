@@ -1,0 +1,75 @@
+"""A study's tokenizer as a standard Hugging Face tokenizer beside a saved model: the same ids for every text.
+
+No special tokens: the study's vocabularies have none. Documents end with a newline, so tools that want a prefix or end-of-text
+id (lm-evaluation-harness: `prefix_token_id`) are given the id of "\\n".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from overtone.errors import UserError, unknown_name
+from overtone.files import StrPath, read_json
+
+
+def save_hf_tokenizer(tokens_dir: StrPath, model_dir: StrPath) -> None:
+    """Write the tokenizer of a tokens folder to `model_dir`, where AutoTokenizer.from_pretrained finds it."""
+    folder = Path(tokens_dir)
+    fields = read_json(folder / "tokenizer.json")
+    if fields.get("kind") not in _BUILDERS:
+        raise unknown_name(f"{folder / 'tokenizer.json'}: kind", str(fields.get("kind")), _BUILDERS)
+    built = _BUILDERS[fields["kind"]](folder, fields)
+    if built.get_vocab_size() != fields["vocab_size"]:
+        raise UserError(f"{folder}: tokenizer.json says {fields['vocab_size']} ids, its model has {built.get_vocab_size()}. Fit it again.")
+    PreTrainedTokenizerFast(tokenizer_object=built, clean_up_tokenization_spaces=False).save_pretrained(model_dir)
+
+
+def _bytes(folder: Path, fields: dict[str, Any]) -> Tokenizer:
+    """Every character falls back to its UTF-8 bytes; id = byte."""
+    tokenizer = Tokenizer(models.BPE({f"<0x{byte:02X}>": byte for byte in range(256)}, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
+def _characters(folder: Path, fields: dict[str, Any]) -> Tokenizer:
+    """Id 0 is unknown, id k the k-th character."""
+    vocabulary = {character: number for number, character in enumerate(fields["characters"], start=1)}
+    unknown = "\ufffd" if "\ufffd" not in vocabulary else "<unknown>"
+    tokenizer = Tokenizer(models.WordLevel({unknown: 0} | vocabulary, unk_token=unknown))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+def _sentencepiece(folder: Path, fields: dict[str, Any]) -> Tokenizer:
+    """SentencePiece BPE: a pair merges where the merged piece exists, the likeliest piece first.
+
+    Its mark for a space, U+2581, becomes a space, so that a U+2581 of the text is spelled in bytes, as the study spells it.
+    """
+    import sentencepiece
+
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    size = model.vocab_size()
+    pieces = [model.id_to_piece(number) if model.is_byte(number) or model.is_unknown(number) else
+              model.id_to_piece(number).replace("\u2581", " ") for number in range(size)]
+    plain = {pieces[number] for number in range(size) if not (model.is_byte(number) or model.is_unknown(number))}
+    ranked = sorted((number for number in range(size) if pieces[number] in plain), key=lambda number: (-model.get_score(number), number))
+    merges = [(pieces[number][:cut], pieces[number][cut:]) for number in ranked for cut in range(1, len(pieces[number]))
+              if pieces[number][:cut] in plain and pieces[number][cut:] in plain]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token=pieces[model.unk_id()], fuse_unk=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("\n", "isolated")  # no piece holds a newline; lines keep merging fast
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
+def _pretrained(folder: Path, fields: dict[str, Any]) -> Tokenizer:
+    """The hub's own file."""
+    return Tokenizer.from_file(str(folder / "tokenizer.hub.json"))
+
+
+_BUILDERS = {"bytes": _bytes, "characters": _characters, "sentencepiece": _sentencepiece, "pretrained": _pretrained}
