@@ -1,8 +1,8 @@
 """Overtone: corpus -> tokens -> cells -> audits -> tables -> figures -> claims -> report.
 
-    snakemake --cores all                                         the study that config.yaml names
-    snakemake --cores all reports/mini/figures/crossover.pdf      one figure and what it needs
-    snakemake --cores all --config study=paper                    another study
+snakemake --cores all                                         the study that config.yaml names
+snakemake --cores all reports/mini/figures/crossover.pdf      one figure and what it needs
+snakemake --cores all --config study=paper                    another study
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    default_target: True
     input:
         f"{REPORT}/index.html",
         f"{REPORT}/crate/ro-crate-metadata.json",
-    default_target: True

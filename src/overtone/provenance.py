@@ -19,19 +19,23 @@ _PACKAGES = ("torch", "numpy", "numba", "triton", "transformers", "sentencepiece
 
 @cache
 def sources_digest(*parts: str) -> str:
-    """sha256 over the content of package files; a part is a file or folder relative to the package ("ops", "models/harmonic.py").
+    """sha256 over the content of package files; a part is a glob pattern of files or folders in the package ("ops/linear_scan").
 
-    Content, never times: a checkout or a touch changes nothing. Parts that do not exist (a third party's model) are skipped.
+    Content, never times: a checkout or a touch changes nothing. Of a folder every file counts but compiled ones.
     """
-    files: set[Path] = set()
-    for part in parts:
-        path = PACKAGE / part
-        files |= set(path.rglob("*.py")) if path.is_dir() else {path}
     hasher = hashlib.sha256()
-    for path in sorted(files):
-        if path.is_file():
-            hasher.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    for path in source_files(*parts):
+        hasher.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return hasher.hexdigest()
+
+
+def source_files(*parts: str) -> list[Path]:
+    """The files that the patterns name, sorted."""
+    found: set[Path] = set()
+    for part in parts:
+        for path in PACKAGE.glob(part):
+            found |= set(path.rglob("*")) if path.is_dir() else {path}
+    return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
 
 
 @cache

@@ -72,7 +72,10 @@ def test_help_lists_every_verb_and_every_verb_has_help(capsys):
         assert stopped.value.code == 0
 
 
-@pytest.mark.parametrize("verb", ["fetch", "extract", "split", "tokenizer", "tokenize", "study", "table", "figure", "claims", "page", "compare", "verify"])
+TORCHLESS = ("fetch", "extract", "split", "tokenizer", "tokenize", "study", "table", "figure", "claims", "page", "compare", "verify")
+
+
+@pytest.mark.parametrize("verb", TORCHLESS)
 def test_verbs_that_need_no_torch_do_not_import_it(verb):
     code = f"import sys; from overtone.cli import _verb_parser; _verb_parser({verb!r}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -33,12 +33,11 @@ rule audit:
         f"{RESULTS}/logs/audit/{{audit}}.log",
     benchmark:
         f"{RESULTS}/logs/audit/{{audit}}.tsv"
+    conda:
+        "../../envs/train.yaml"
     params:
         settings=audit_settings,
         results=results_of,
         sources=stage_sources("audit"),
-    conda:
-        "../../envs/train.yaml"
     shell:
-        "{overtone} audit {wildcards.audit} --study {input.study} --results {params.results:q}"
-        " --out {output} --report-only > {log} 2>&1"
+        "{overtone} audit {wildcards.audit} --study {input.study} --results {params.results:q}" " --out {output} --report-only > {log} 2>&1"

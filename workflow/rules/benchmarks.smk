@@ -16,18 +16,18 @@ rule bench:
         f"{RESULTS}/logs/bench/{{bench}}.log",
     benchmark:
         f"{RESULTS}/logs/bench/{{bench}}.tsv"
-    params:
-        settings=benchmark_settings,
-        sources=stage_sources("bench"),
     wildcard_constraints:
         bench=one_of(BENCHMARKS),
+    conda:
+        "../../envs/train.yaml"
     threads: EXCLUSIVE
     resources:
         gpu=1 if STUDY.data["device"] == "cuda" else 0,
         mem_mb=4000,
         runtime=60,
-    conda:
-        "../../envs/train.yaml"
+    params:
+        settings=benchmark_settings,
+        sources=stage_sources("bench"),
     shell:
         "{overtone} bench $(echo {wildcards.bench} | tr _ -) --study {input.study} --out {output} > {log} 2>&1"
 
@@ -47,10 +47,10 @@ rule diagnose:
         f"{RESULTS}/logs/diagnose.log",
     benchmark:
         f"{RESULTS}/logs/diagnose.tsv"
+    conda:
+        "../../envs/train.yaml"
     params:
         results=results_of,
         sources=stage_sources("diagnose"),
-    conda:
-        "../../envs/train.yaml"
     shell:
         "{overtone} diagnose --study {input.study} --results {params.results:q} --out {output} > {log} 2>&1"

@@ -67,6 +67,12 @@ rule train:
         f"{RESULTS}/logs/train/{{protocol}}/{{corpus}}/{{tokenizer}}/{{architecture}}/{{size}}/{{length}}/{{seed}}.log",
     benchmark:
         f"{RESULTS}/logs/train/{{protocol}}/{{corpus}}/{{tokenizer}}/{{architecture}}/{{size}}/{{length}}/{{seed}}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    resources:
+        gpu=cell_gpu,
+        mem_mb=cell_memory,
+        runtime=cell_runtime,
     params:
         cell=cell_json,
         tokens=tokens_folder,
@@ -74,12 +80,6 @@ rule train:
         state=state_of,
         sources=cell_sources,
         device=STUDY.data["device"],
-    resources:
-        gpu=cell_gpu,
-        mem_mb=cell_memory,
-        runtime=cell_runtime,
-    conda:
-        "../../envs/train.yaml"
     shell:
         "{overtone} train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q} {params.rate}"
         " --device {params.device} --gpus {resources.gpu} --out {output} 2> {log}"
@@ -95,18 +95,18 @@ rule trial:
         f"{RESULTS}/logs/trial/{{protocol}}/{{architecture}}/{{rate}}.log",
     benchmark:
         f"{RESULTS}/logs/trial/{{protocol}}/{{architecture}}/{{rate}}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    resources:
+        gpu=trial_gpu,
+        mem_mb=trial_memory,
+        runtime=trial_runtime,
     params:
         cell=trial_json,
         tokens=tokens_folder,
         state=state_of,
         sources=trial_sources,
         device=STUDY.data["device"],
-    resources:
-        gpu=trial_gpu,
-        mem_mb=trial_memory,
-        runtime=trial_runtime,
-    conda:
-        "../../envs/train.yaml"
     shell:
         "{overtone} train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q}"
         " --device {params.device} --gpus {resources.gpu} --out {output} 2> {log}"
@@ -127,9 +127,9 @@ rule choose_rate:
         f"{RESULTS}/logs/choose_rate/{{protocol}}/{{architecture}}.log",
     benchmark:
         f"{RESULTS}/logs/choose_rate/{{protocol}}/{{architecture}}.tsv"
-    params:
-        sources=stage_sources("choose_rate"),
     conda:
         "../../envs/train.yaml"
+    params:
+        sources=stage_sources("choose_rate"),
     shell:
         "{overtone} choose-rate --trials {input} --out {output} 2> {log}"

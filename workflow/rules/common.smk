@@ -10,7 +10,7 @@ if str(BASE / "src") not in sys.path:
     sys.path.insert(0, str(BASE / "src"))
 
 from overtone.errors import UserError
-from overtone.files import canonical_json
+from overtone.files import canonical_json, digest_json
 from overtone.study.cells import COORDINATES, rate_owner
 from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
 from overtone.study.config import load_config
@@ -35,6 +35,12 @@ REPORT = f"{CONFIG['reports']}/{STUDY.name}"
 BENCHMARKS = ["decode", "kernel_tail", "memory", "throughput"]
 AUDITS = ["causality", "entropy", "budget", "timing", "baseline"]
 FIGURES = [name for name, item in EXHIBITS.items() if item.figure]
+
+
+def study_source():
+    """The study as the config names it; a path becomes absolute, since a job may run elsewhere."""
+    name = str(CONFIG["study"])
+    return str(Path(name).resolve()) if Path(name).suffix in (".yaml", ".yml") else name
 
 
 def one_of(names):

@@ -8,12 +8,14 @@ rule study_file:
         f"{RESULTS}/logs/study.log",
     benchmark:
         f"{RESULTS}/logs/study.tsv"
-    params:
-        study=canonical_json(STUDY.data),
     conda:
         "../../envs/data.yaml"
+    params:
+        source=study_source(),
+        edit=canonical_json(CONFIG["edit"]),
+        digest=digest_json(STUDY.data),
     shell:
-        "{overtone} study --resolved {params.study:q} --out {output} 2> {log}"
+        "{overtone} study {params.source:q} --edit {params.edit:q} --out {output} 2> {log}"
 
 
 rule preflight:
@@ -54,10 +56,10 @@ rule extract:
         f"{RESULTS}/logs/extract/{{corpus}}.log",
     benchmark:
         f"{RESULTS}/logs/extract/{{corpus}}.tsv"
-    params:
-        sources=stage_sources("extract"),
     conda:
         "../../envs/data.yaml"
+    params:
+        sources=stage_sources("extract"),
     shell:
         "{overtone} extract --archive {input} --out {output} 2> {log}"
 
@@ -71,13 +73,13 @@ rule split:
         f"{RESULTS}/logs/split/{{corpus}}.log",
     benchmark:
         f"{RESULTS}/logs/split/{{corpus}}.tsv"
+    conda:
+        "../../envs/data.yaml"
     params:
         validation=STUDY.data["split"]["validation"],
         test=STUDY.data["split"]["test"],
         seed=STUDY.data["split"]["seed"],
         sources=stage_sources("split"),
-    conda:
-        "../../envs/data.yaml"
     shell:
         "{overtone} split --documents {input} --out {output}"
         " --validation {params.validation} --test {params.test} --seed {params.seed} 2> {log}"
@@ -97,11 +99,11 @@ rule tokenizer:
         f"{RESULTS}/logs/tokenizer/{{corpus}}/{{tokenizer}}.log",
     benchmark:
         f"{RESULTS}/logs/tokenizer/{{corpus}}/{{tokenizer}}.tsv"
+    conda:
+        "../../envs/data.yaml"
     params:
         spec=tokenizer_spec,
         sources=stage_sources("tokenizer"),
-    conda:
-        "../../envs/data.yaml"
     shell:
         "{overtone} tokenizer --splits {input} --spec {params.spec:q} --out {output} 2> {log}"
 
@@ -116,10 +118,9 @@ rule tokenize:
         f"{RESULTS}/logs/tokenize/{{corpus}}/{{tokenizer}}/{{split}}.log",
     benchmark:
         f"{RESULTS}/logs/tokenize/{{corpus}}/{{tokenizer}}/{{split}}.tsv"
-    params:
-        sources=stage_sources("tokenize"),
     conda:
         "../../envs/data.yaml"
+    params:
+        sources=stage_sources("tokenize"),
     shell:
-        "{overtone} tokenize --splits {input.splits} --tokenizer {input.tokenizer}"
-        " --split {wildcards.split} --out {output} 2> {log}"
+        "{overtone} tokenize --splits {input.splits} --tokenizer {input.tokenizer}" " --split {wildcards.split} --out {output} 2> {log}"

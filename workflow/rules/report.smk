@@ -39,15 +39,15 @@ rule table:
         f"{RESULTS}/logs/table/{{table}}.log",
     benchmark:
         f"{RESULTS}/logs/table/{{table}}.tsv"
+    group:
+        "report"
+    conda:
+        "../../envs/report.yaml"
     params:
         results=results_of,
         folder=folder_of,
         claims=claims_option,
         sources=stage_sources("table"),
-    group:
-        "report"
-    conda:
-        "../../envs/report.yaml"
     shell:
         "{overtone} table {wildcards.table} --study {input.study} --results {params.results:q} {params.claims}"
         " --out {params.folder:q} 2> {log}"
@@ -75,14 +75,14 @@ rule figure:
         f"{RESULTS}/logs/figure/{{figure}}.log",
     benchmark:
         f"{RESULTS}/logs/figure/{{figure}}.tsv"
-    params:
-        tables=tables_folder,
-        folder=folder_of,
-        sources=stage_sources("figure"),
     group:
         "report"
     conda:
         "../../envs/report.yaml"
+    params:
+        tables=tables_folder,
+        folder=folder_of,
+        sources=stage_sources("figure"),
     shell:
         "{overtone} figure {wildcards.figure} --tables {params.tables:q} --out {params.folder:q} 2> {log}"
 
@@ -108,11 +108,11 @@ rule claims:
         f"{RESULTS}/logs/claims.log",
     benchmark:
         f"{RESULTS}/logs/claims.tsv"
+    conda:
+        "../../envs/report.yaml"
     params:
         results=results_of,
         sources=stage_sources("claims"),
-    conda:
-        "../../envs/report.yaml"
     shell:
         "{overtone} claims --study {input.study} --results {params.results:q} --out {output.json} 2> {log}"
 
@@ -129,12 +129,12 @@ rule page:
         f"{RESULTS}/logs/page.log",
     benchmark:
         f"{RESULTS}/logs/page.tsv"
+    conda:
+        "../../envs/report.yaml"
     params:
         results=results_of,
         folder=folder_of,
         sources=stage_sources("page"),
-    conda:
-        "../../envs/report.yaml"
     shell:
         "{overtone} page --study {input.study} --results {params.results:q} --reports {params.folder:q} --out {output} 2> {log}"
 
@@ -149,11 +149,10 @@ rule crate:
         f"{RESULTS}/logs/crate.log",
     benchmark:
         f"{RESULTS}/logs/crate.tsv"
+    conda:
+        "../../envs/report.yaml"
     params:
         results=results_of,
         sources=stage_sources("crate"),
-    conda:
-        "../../envs/report.yaml"
     shell:
-        "{overtone} crate --study {input.study} --results {params.results:q}"
-        " --reports $(dirname {input.page:q}) --out {output} 2> {log}"
+        "{overtone} crate --study {input.study} --results {params.results:q}" " --reports $(dirname {input.page:q}) --out {output} 2> {log}"

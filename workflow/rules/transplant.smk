@@ -57,12 +57,12 @@ rule transplant_base:
         f"{RESULTS}/logs/transplant_base/{{transplant}}.log",
     benchmark:
         f"{RESULTS}/logs/transplant_base/{{transplant}}.tsv"
+    conda:
+        "../../envs/train.yaml"
     params:
         config=transplant_config,
         results=results_of,
         sources=stage_sources("transplant"),
-    conda:
-        "../../envs/train.yaml"
     shell:
         "{overtone} transplant base --study {input.study} --results {params.results:q}"
         " --name {wildcards.transplant} --out {output} 2> {log}"
@@ -79,16 +79,16 @@ rule transplant_train:
         f"{RESULTS}/logs/transplant_train/{{transplant}}/{{variant}}/{{phase}}.log",
     benchmark:
         f"{RESULTS}/logs/transplant_train/{{transplant}}/{{variant}}/{{phase}}.tsv"
-    params:
-        config=transplant_config,
-        results=results_of,
-        sources=stage_sources("transplant"),
+    conda:
+        "../../envs/train.yaml"
     resources:
         gpu=1 if STUDY.data["device"] == "cuda" else 0,
         mem_mb=64000 if STUDY.data["device"] == "cuda" else 4000,
         runtime=1440 if STUDY.data["device"] == "cuda" else 60,
-    conda:
-        "../../envs/train.yaml"
+    params:
+        config=transplant_config,
+        results=results_of,
+        sources=stage_sources("transplant"),
     shell:
         "{overtone} transplant train --study {input.study} --results {params.results:q} --name {wildcards.transplant}"
         " --variant {wildcards.variant} --phase {wildcards.phase} --out {output} 2> {log}"
@@ -105,16 +105,16 @@ rule transplant_evaluate:
         f"{RESULTS}/logs/transplant_evaluate/{{transplant}}.log",
     benchmark:
         f"{RESULTS}/logs/transplant_evaluate/{{transplant}}.tsv"
-    params:
-        config=transplant_config,
-        results=results_of,
-        sources=stage_sources("transplant"),
+    conda:
+        "../../envs/train.yaml"
     resources:
         gpu=1 if STUDY.data["device"] == "cuda" else 0,
         mem_mb=64000 if STUDY.data["device"] == "cuda" else 4000,
         runtime=240 if STUDY.data["device"] == "cuda" else 60,
-    conda:
-        "../../envs/train.yaml"
+    params:
+        config=transplant_config,
+        results=results_of,
+        sources=stage_sources("transplant"),
     shell:
         "{overtone} transplant evaluate --study {input.study} --results {params.results:q}"
         " --name {wildcards.transplant} --out {output} 2> {log}"

@@ -131,6 +131,8 @@ def _check_names(study: Study, where: str) -> None:
                     f"{where}: protocols.{cell.protocol}.tokens_per_step: {training['tokens_per_step']} is not a multiple of the length "
                     f"{cell.length} of experiment {name}. Choose a multiple, or set it under per_length.{cell.length}."
                 )
+    for name, item in study.transplants.items():
+        check("transplant", item, f"{where}: transplants.{name}")
     transplant_bases(study)
 
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 from overtone.provenance import sources_digest
 from overtone.study.cells import Cell
 
-_SCAN = ("ops/linear_scan",)
+# Files and folders of the package, as glob patterns; a test holds that each of them exists.
+_SCAN = ("ops/linear_scan", "ops/precision.py")
 _MODEL = {
     "harmonic": ("models/harmonic.py", *_SCAN),
     "transformer": ("models/transformer.py", "models/attention.py"),
     "llama": ("models/llama.py", "models/attention.py"),
-    "mamba": ("models/mamba.py", *_SCAN),
-    "resonator": ("models/resonator.py", "ops/resonant.py", "ops/resonant_convolution"),
+    "mamba": ("models/mamba.py", "models/selective_scan*.py", *_SCAN),
+    "resonator": ("models/resonator.py", "ops/resonant_convolution"),
 }
-_TRAIN = ("training/loop.py", "training/protocol.py", "training/plan.py", "training/evaluate.py", "models/base.py", "ops/linear_cross_entropy.py")
-_STAGES: dict[str, tuple[str, ...]] = {
+_TRAIN = (
+    *(f"training/{name}.py" for name in ("batches", "cell", "evaluate", "loop", "metrics", "optimizer", "plan", "protocol", "run", "stream")),
+    *(f"models/{name}.py" for name in ("base", "counts", "matching")),
+    "ops/linear_cross_entropy.py",
+)
+STAGES: dict[str, tuple[str, ...]] = {
     "extract": ("corpora/extract.py", "corpora/archive.py", "corpora/mediawiki.py", "corpora/rows.py", "corpora/documents.py"),
     "split": ("corpora/split.py", "corpora/documents.py"),
     "tokenizer": ("corpora/tokenizers", "corpora/documents.py"),
@@ -25,19 +30,24 @@ _STAGES: dict[str, tuple[str, ...]] = {
     "choose_rate": ("training/sweep.py",),
     "transplant": ("transplant", *_SCAN),
     "bench": ("benchmarks",),
-    "diagnose": ("benchmarks/diagnose.py",),
+    "diagnose": ("benchmarks/resonator.py",),
     "audit": ("audits",),
     "table": ("reporting/tables", "reporting/collect.py", "reporting/statistics.py", "reporting/formats.py", "study/exhibits.py"),
-    "figure": ("reporting/figures", "reporting/style.py"),
-    "claims": ("reporting/claims.py", "reporting/quantities.py", "reporting/decide.py", "reporting/statistics.py", "reporting/collect.py"),
-    "page": ("reporting/page", "reporting/page.py"),
+    "figure": ("reporting/figures", "reporting/style.py", "reporting/formats.py"),
+    "claims": (
+        *("reporting/claims*.py", "reporting/quantities*.py", "reporting/decide.py"),
+        *("reporting/statistics.py", "reporting/collect.py"),
+    ),
+    "page": ("reporting/page", "reporting/page*.py"),
     "crate": ("reporting/crate.py",),
+    **{f"model {name}": parts for name, parts in _MODEL.items()},
+    "train": _TRAIN,
 }
 
 
 def stage_sources(stage: str) -> str:
     """Digest of the sources that decide a stage's result."""
-    return sources_digest(*_STAGES[stage])
+    return sources_digest(*STAGES[stage])
 
 
 def train_sources(cell: Cell) -> str:
