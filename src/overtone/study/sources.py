@@ -18,7 +18,8 @@ _MODEL = {
     "resonator": ("models/resonator.py", "ops/resonant_convolution"),
 }
 _TRAIN = (
-    *(f"training/{name}.py" for name in ("batches", "cell", "evaluate", "loop", "metrics", "optimizer", "plan", "protocol", "run", "stream")),
+    *(f"training/{name}.py" for name in ("batches", "cell", "evaluate", "loop", "metrics")),
+    *(f"training/{name}.py" for name in ("optimizer", "plan", "protocol", "run", "stream")),
     *(f"models/{name}.py" for name in ("base", "counts", "matching")),
     "ops/linear_cross_entropy.py",
 )
