@@ -1,0 +1,169 @@
+"""Decoding: milliseconds a token and memory by context, for every architecture. The prompt is really read.
+
+static   as good as a user gets it: static key-value cache and SDPA for attention, a state of fixed size for the others; on a GPU the
+         step replays as a CUDA graph (`path` says which way a row took)
+eager    attention as a first implementation does it: a cache that is concatenated anew for every token, scores written out
+
+Models are untrained: the time of a step does not depend on the weights. Constants of the weights (a resonator's kernels) are
+computed once before decoding. `ms_per_token` is the time of a run of `tokens` tokens over their number, one sample a run; `state_bytes` is
+what the past takes; `peak_bytes` that and what one more token takes at its peak on top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from overtone.benchmarks.candidates import Candidate, candidates
+from overtone.benchmarks.clock import CLOCK, sample, summary, synchronise
+from overtone.benchmarks.decoders import GraphDecoder, GrowingCache, StepDecoder, copied, eager_attention, read_prompt
+from overtone.benchmarks.footprint import peak_of_call
+from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.errors import UserError
+from overtone.files import write_json
+from overtone.models import LanguageModel, parameter_counts
+from overtone.provenance import environment
+from overtone.training.memory import as_out_of_memory
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    architectures: tuple[str, ...] = setting(
+        ("resonator", "transformer", "llama", "harmonic", "mamba"), "names in the study, or registered"
+    )
+    eager: tuple[str, ...] = setting(("transformer",), "architectures that also run eager")
+    match: str = setting("resonator", "architecture whose parameter count the others get")
+    hidden: int = setting(64, "width of the model that the others match")
+    size: str = setting("", "a size of the study, in place of hidden")
+    vocab_size: int = setting(205, "tokens in the vocabulary")
+    contexts: tuple[int, ...] = setting((2048, 4096, 8192, 16384, 32768), "prompt lengths")
+    batches: tuple[int, ...] = setting((1, 8), "sequences decoded together")
+    context_tokens: int = setting(32768, "most prompt tokens of a row, batch times context; rows beyond are left out")
+    tokens: int = setting(8, "tokens a sample")
+    repetitions: int = setting(9, "samples a row")
+    limit_s: float = setting(2.0, "seconds of decoding a row may take")
+    compile: bool = setting(False, "on a GPU, compile the step before it is captured")
+    device: str = setting("cpu", "cpu or cuda")
+    dtype: str = setting("float32", "of weights and cache")
+    threads: int = setting(1, "CPU threads")
+    seed: int = setting(0, "of weights and prompts")
+
+
+@contextmanager
+def held_constants(model: LanguageModel) -> Iterator[None]:
+    """Inside the block every resonant mixer hands out kernels that were computed once: in decoding the weights are constants."""
+    mixers: list[Any] = [module for module in model.modules() if hasattr(module, "kernels")]
+    for mixer in mixers:
+        values = mixer.kernels()
+        mixer.kernels = lambda values=values: values
+    try:
+        yield
+    finally:
+        for mixer in mixers:
+            del mixer.kernels
+
+
+def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
+    """The content of benchmarks/decode.json."""
+    torch.set_num_threads(settings.threads)
+    device = torch.device(settings.device)
+    rows: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
+    wanted = [(batch, context) for batch in settings.batches for context in settings.contexts]
+    for candidate in models:
+        model = candidate.build(settings.seed).to(device, getattr(torch, settings.dtype)).eval()
+        with torch.inference_mode(), held_constants(model):
+            for batch, context in wanted:
+                if batch * context <= settings.context_tokens:
+                    _measure_context(rows, failures, candidate, model, settings, batch, context)
+    protocol = asdict(settings) | {
+        "clock": CLOCK, "warm_up": "one run of tokens", "synchronised": True, "failures": failures,
+        "models": [asdict(candidate) for candidate in models],
+        "left_out": [{"batch": batch, "context": context} for batch, context in wanted if batch * context > settings.context_tokens],
+    }
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {"rows": rows, "protocol": protocol, "environment": environment(name, settings.threads)}
+
+
+def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]], candidate: Candidate, model: LanguageModel,
+                     settings: Settings, batch: int, context: int) -> None:
+    """Read one prompt, then time each variant from the state it left; a row that does not fit becomes a failure."""
+    device = torch.device(settings.device)
+    place: dict[str, Any] = {"architecture": candidate.name, "context": context, "batch": batch}
+    generator = torch.Generator().manual_seed(settings.seed)
+    prompt = torch.randint(candidate.vocab_size, (batch, context), generator=generator).to(device)
+    try:
+        synchronise(device)
+        started = time.perf_counter()
+        ids, state = read_prompt(model, prompt, room=(settings.repetitions + 2) * settings.tokens)
+        synchronise(device)
+        place["prefill_s"] = time.perf_counter() - started
+        rows.append(place | _variant(model, _decoder(model, ids, state, settings), "static", settings))
+        if candidate.name in settings.eager:
+            with eager_attention(model):
+                rows.append(place | _variant(model, StepDecoder(model, ids, GrowingCache.of(state)), "eager", settings))
+    except Exception as error:
+        if (full := as_out_of_memory(error)) is None:
+            raise
+        failures.append(place | {"status": "oom", "message": str(full)})
+
+
+def _variant(model: LanguageModel, decoder: StepDecoder | GraphDecoder, variant: str, settings: Settings) -> dict[str, Any]:
+    """Time one decoder, then measure the memory of one more token."""
+    device = torch.device(settings.device)
+    seconds = sample(lambda: decoder.advance(settings.tokens), device, settings.repetitions, settings.limit_s)
+    state_bytes = decoder.state.nbytes
+    peak_bytes, kind = _peak(decoder, device)
+    return {
+        "variant": variant, "path": decoder.path, "ms_per_token": summary([1e3 * value / settings.tokens for value in seconds]),
+        "state_bytes": state_bytes, "peak_bytes": peak_bytes, "memory_kind": kind,
+        "parameters": int(parameter_counts(model)["total"]),
+    }
+
+
+def _peak(decoder: StepDecoder | GraphDecoder, device: torch.device) -> tuple[int, str]:
+    """Bytes of the state and of what two more tokens take on top, and how they were measured."""
+    if device.type == "cuda":
+        beyond, kind = peak_of_call(lambda: decoder.advance(2), device)
+        return decoder.state.nbytes + beyond, kind
+    # On a CPU only what is allocated inside the call is seen released: so it decodes on a copy of the state.
+    return peak_of_call(lambda: StepDecoder(decoder.model, decoder.ids, copied(decoder.state)).advance(2), device)
+
+
+def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> StepDecoder | GraphDecoder:
+    """A graph on a GPU where the model can be captured and decodes the same tokens; else the plain step."""
+    if settings.device == "cpu":
+        return StepDecoder(model, ids, state)
+    try:
+        graph = GraphDecoder(model, ids, state, compiled=settings.compile)
+    except (NotImplementedError, RuntimeError) as error:
+        if as_out_of_memory(error) is not None:
+            raise
+        return StepDecoder(model, ids, state)
+    if not torch.equal(StepDecoder(model, ids, copied(state)).advance(4), graph.advance(4)):
+        return StepDecoder(model, ids, state)
+    return graph
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag a setting."""
+    add_settings(parser, Settings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and write."""
+    settings, study = resolve_settings(args, "decode", Settings)
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("bench decode --device cuda: no GPU here. Use --device cpu.")
+    models = candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
+                        size=settings.size, study=study)
+    write_json(args.out, measure(settings, models))
+    return 0

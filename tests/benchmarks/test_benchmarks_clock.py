@@ -1,0 +1,122 @@
+"""Sampling, settings and footprint: the parts that every benchmark shares."""
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import pytest
+import torch
+from toy_study import toy_study
+
+from overtone.benchmarks.candidates import candidates
+from overtone.benchmarks.clock import elapsed, sample, summary
+from overtone.benchmarks.footprint import peak_of_call
+from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.errors import UserError
+from overtone.files import write_json
+from overtone.models import parameter_counts
+
+CPU = torch.device("cpu")
+
+
+def test_a_sample_is_the_time_of_a_call():
+    assert 0.02 <= elapsed(lambda: time.sleep(0.02), CPU) < 0.2
+
+
+def test_repetitions_follow_one_warm_up_and_stop_at_the_limit():
+    calls = []
+    assert len(sample(lambda: calls.append(1), CPU, 5)) == 5
+    assert len(calls) == 6
+    assert len(sample(lambda: time.sleep(0.02), CPU, 1000, limit_s=0.1)) < 10
+    assert len(sample(lambda: time.sleep(0.02), CPU, 5, limit_s=0.01)) == 1
+    assert len(sample(lambda: time.sleep(0.02), CPU, 5, limit_s=0.03)) == 1
+
+
+def test_a_summary_has_quartiles_and_the_samples():
+    assert summary([4, 1, 3, 2, 5]) == {"median": 3.0, "q25": 2.0, "q75": 4.0, "samples": [4.0, 1.0, 3.0, 2.0, 5.0]}
+
+
+def test_the_peak_of_a_call_is_the_memory_it_held_at_once():
+    kept = torch.ones(1000)
+
+    def call():
+        first = torch.empty(250_000)
+        del first
+        second, third = torch.empty(500_000), torch.empty(250_000)
+        return second, third, kept + 1
+
+    peak, kind = peak_of_call(call, CPU)
+    assert kind == "cpu_allocations"
+    assert 3_000_000 <= peak < 3_100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    contexts: tuple[int, ...] = setting((1, 2), "c")
+    hidden: int = setting(64, "h")
+    limit_s: float = setting(1.5, "l")
+    match: str = setting("", "m")
+    compile: bool = setting(False, "b")
+
+
+def resolve(tmp_path, words, section):
+    parser = argparse.ArgumentParser()
+    add_settings(parser, Settings)
+    parser.add_argument("--study")
+    if section is not None:
+        write_json(tmp_path / "study.json", dict(toy_study(benchmarks={"decode": section}).data))
+        words = [*words, "--study", str(tmp_path / "study.json")]
+    return resolve_settings(parser.parse_args(words), "decode", Settings)
+
+
+def test_flags_go_over_the_study_and_the_study_over_defaults(tmp_path):
+    settings, study = resolve(tmp_path, ["--hidden", "8", "--contexts", "5", "6", "--compile"], {"hidden": 16, "limit_s": 3})
+    assert settings == Settings(contexts=(5, 6), hidden=8, limit_s=3.0, compile=True)
+    assert study.name == "toy"
+    assert resolve(tmp_path, [], None) == (Settings(), None)
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"hiden": 3}, "Did you mean 'hidden'"),
+        ({"hidden": "x"}, "expected int"),
+        ({"contexts": []}, "expected a list of int"),
+        ({"contexts": [1.5]}, "list of int"),
+        ({"compile": 1}, "expected bool"),
+        ({"hidden": -1}, "no negative"),
+        ({"hidden": True}, "expected int"),
+    ],
+)
+def test_mistakes_in_a_study_name_the_key(tmp_path, section, told):
+    with pytest.raises(UserError, match=told) as error:
+        resolve(tmp_path, [], section)
+    assert "benchmarks.decode" in str(error.value)
+
+
+def test_candidates_have_the_parameters_of_their_reference():
+    names = ("resonator", "transformer", "llama", "harmonic", "mamba")
+    found = candidates(names, hidden=64, vocab_size=205, match="resonator")
+    totals = [parameter_counts(item.build())["total"] for item in found]
+    assert [item.name for item in found] == list(names)
+    assert all(abs(total / totals[0] - 1) <= 0.02 for total in totals)
+
+
+def test_candidates_come_from_the_study_where_there_is_one():
+    study = toy_study(
+        architectures={
+            "harmonic": {"model": "harmonic"},
+            "flat": {"model": "harmonic", "options": {"flat_timescales": True}},
+            "transformer": {"model": "transformer"},
+            "llama": {"model": "llama"},
+            "resonator": {"model": "resonator"},
+        },
+        sizes={"d16": {"hidden": 16, "per_architecture": {"transformer": {"layers": 2}}}},
+    )
+    flat, transformer = candidates(("flat", "transformer"), hidden=99, vocab_size=32, match="", size="d16", study=study)
+    assert (flat.model, flat.hidden, flat.options) == ("harmonic", 16, {"flat_timescales": True})
+    assert (transformer.hidden, transformer.options) == (16, {"layers": 2})
+    with pytest.raises(UserError, match="Did you mean"):
+        candidates(("transfomer",), hidden=16, vocab_size=32, match="", study=study)
+    with pytest.raises(UserError, match="benchmark size"):
+        candidates(("transformer",), hidden=16, vocab_size=32, match="", size="d17", study=study)

@@ -1,0 +1,179 @@
+"""Decoding: every way gives the same tokens, and the rows say what was measured."""
+
+import json
+
+import pytest
+import torch
+
+from overtone.benchmarks.candidates import candidates
+from overtone.benchmarks.decode import Settings, held_constants, measure
+from overtone.benchmarks.decoders import (
+    GraphDecoder,
+    GrowingCache,
+    StepDecoder,
+    attention_step,
+    copied,
+    eager_attention,
+    read_prompt,
+)
+from overtone.cli import main
+from overtone.models import build_model
+
+V = 50
+NAMES = ["harmonic", "transformer", "llama", "mamba", "resonator"]
+
+
+def prompted(name, length=20, batch=2, room=32):
+    model = build_model(name, vocab_size=V, hidden=32, seed=1).eval()
+    ids = torch.randint(V, (batch, length), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        return model, ids, *read_prompt(model, ids, room)
+
+
+def greedy(model, ids, count):
+    """The oracle: the whole sequence through the parallel mode for every token."""
+    for _ in range(count):
+        ids = torch.cat([ids, model(ids)[:, -1].argmax(-1, keepdim=True)], 1)
+    return ids[:, -1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_after_a_prompt_choose_the_tokens_of_the_parallel_mode(name):
+    model, ids, first, state = prompted(name)
+    with torch.inference_mode(), held_constants(model):
+        assert torch.equal(StepDecoder(model, first, state).advance(12), greedy(model, ids, 13))
+
+
+@pytest.mark.parametrize("name", ["transformer", "llama"])
+def test_the_eager_baseline_chooses_the_same_tokens_from_a_cache_that_grows(name):
+    model, _, first, state = prompted(name)
+    with torch.inference_mode():
+        eager = StepDecoder(model, first, GrowingCache.of(state))
+        before = eager.state.nbytes
+        with eager_attention(model):
+            assert all(block.form == "quadratic" for block in model.blocks)
+            chosen = eager.advance(10)
+        assert all(block.form == "sdpa" for block in model.blocks)
+        assert eager.state.nbytes == before * 30 // 20
+        assert torch.equal(chosen, StepDecoder(model, first, copied(state)).advance(10))
+
+
+@pytest.mark.parametrize("name", ["transformer", "llama"])
+def test_a_step_at_a_position_on_the_device_is_the_step(name):
+    model, _, first, state = prompted(name)
+    with torch.inference_mode():
+        other, position = copied(state), torch.tensor(state.position)
+        for _ in range(6):
+            logits, state = model.step(first, state)
+            assert torch.allclose(attention_step(model, first, other, position), logits, rtol=1e-4, atol=1e-5)
+            position += 1
+            first = logits.argmax(-1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cuda_graph_chooses_the_same_tokens(name):
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    model = build_model(name, vocab_size=V, hidden=64, seed=1).cuda().eval()
+    ids = torch.randint(V, (2, 20), generator=torch.Generator().manual_seed(0)).cuda()
+    with torch.inference_mode(), held_constants(model):
+        first, state = read_prompt(model, ids, 32)
+        graph = GraphDecoder(model, first, state)
+        assert torch.equal(graph.advance(9), StepDecoder(model, first, copied(state)).advance(9))
+
+
+def test_constants_are_held_inside_the_block_only():
+    model = build_model("resonator", vocab_size=V, hidden=32, seed=1)
+    mixer = model.blocks[0].mixer
+    with held_constants(model):
+        assert mixer.kernels()[0] is mixer.kernels()[0]
+    assert mixer.kernels()[0] is not mixer.kernels()[0]
+
+
+SMALL = Settings(hidden=32, vocab_size=V, contexts=(32, 128), batches=(1, 2), context_tokens=128, tokens=2, repetitions=3)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    names = ("resonator", "transformer", "harmonic")
+    return measure(SMALL, candidates(names, hidden=32, vocab_size=V, match="resonator"))
+
+
+def test_every_architecture_context_and_variant_has_a_row(measured):
+    rows = {(row["architecture"], row["variant"], row["context"], row["batch"]): row for row in measured["rows"]}
+    places = [(32, 1), (128, 1), (32, 2)]
+    assert set(rows) == {
+        (name, variant, *place)
+        for place in places
+        for name, variant in (("resonator", "static"), ("harmonic", "static"), ("transformer", "static"), ("transformer", "eager"))
+    }
+    assert measured["protocol"]["left_out"] == [{"batch": 2, "context": 128}]
+    for row in rows.values():
+        assert 0 < row["ms_per_token"]["q25"] <= row["ms_per_token"]["median"] <= row["ms_per_token"]["q75"]
+        assert len(row["ms_per_token"]["samples"]) == 3
+        assert row["prefill_s"] > 0
+        assert row["peak_bytes"] > row["state_bytes"] > 0
+    assert json.loads(json.dumps(measured, allow_nan=False))["rows"] == measured["rows"]
+
+
+def test_a_recurrent_state_has_one_size_and_a_cache_grows_with_the_context(measured):
+    size = {(row["architecture"], row["variant"], row["context"]): row["state_bytes"] for row in measured["rows"] if row["batch"] == 1}
+    for name in ("resonator", "harmonic"):
+        assert size[name, "static", 32] == size[name, "static", 128]
+    per_token = 2 * 32 * 4 * next(item["options"]["layers"] for item in measured["protocol"]["models"] if item["name"] == "transformer")
+    assert size["transformer", "eager", 128] - size["transformer", "eager", 32] == 96 * per_token
+    assert size["transformer", "static", 128] - size["transformer", "static", 32] == 96 * per_token
+
+
+def test_the_eager_cache_takes_more_memory_at_its_peak_than_the_static_one(measured):
+    peak = {row["variant"]: row["peak_bytes"] / row["state_bytes"] for row in measured["rows"]
+            if (row["architecture"], row["context"], row["batch"]) == ("transformer", 128, 1)}
+    assert peak["eager"] > 1.1 * peak["static"]
+
+
+def test_a_row_that_does_not_fit_is_a_failure_and_the_others_go_on(monkeypatch):
+    from overtone.benchmarks import decode
+
+    def full(model, ids, room):
+        if ids.shape[1] == 128:
+            raise MemoryError("allocate 1 GiB")
+        return read_prompt(model, ids, room)
+
+    monkeypatch.setattr(decode, "read_prompt", full)
+    found = measure(SMALL, candidates(("harmonic",), hidden=32, vocab_size=V, match=""))
+    assert [(item["context"], item["status"]) for item in found["protocol"]["failures"]] == [(128, "oom")]
+    assert len(found["rows"]) == 2
+
+
+def test_the_verb_writes_what_was_asked_for(tmp_path):
+    out = tmp_path / "decode.json"
+    assert (
+        main(
+            [
+                "bench",
+                "decode",
+                "--out",
+                str(out),
+                "--architectures",
+                "harmonic",
+                "--contexts",
+                "16",
+                "--batches",
+                "1",
+                "--hidden",
+                "16",
+                "--tokens",
+                "1",
+                "--repetitions",
+                "1",
+                "--match",
+                "",
+            ]
+        )
+        == 0
+    )
+    written = json.loads(out.read_text())
+    assert [row["architecture"] for row in written["rows"]] == ["harmonic"]
+    assert written["protocol"]["clock"] == "time.perf_counter"
+    assert written["environment"]["threads"] == 1
