@@ -23,7 +23,7 @@
 
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(filter));
-  for (const field of [paper, verdict, text]) field.addEventListener("input", filter);
+  for (const field of [paper, verdict, text]) for (const event of ["input", "change"]) field.addEventListener(event, filter);
   for (const button of counts) button.addEventListener("click", () => {
     verdict.value = verdict.value === button.dataset.verdict ? "" : button.dataset.verdict;
     filter();
