@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from overtone.ops.precision import autocast_dtype, without_autocast
+
 _CHUNK_LOGITS = {"cpu": 1 << 19}  # logits a chunk: on a CPU they stay in its cache (2 MB)
 _CHUNK_LOGITS_ELSEWHERE = 1 << 26  # elsewhere a chunk must fill the device
 _CHUNK_TOKENS = 128  # at least: every chunk reads W and the gradient of W once
@@ -37,9 +39,9 @@ def linear_cross_entropy(
                          f"{tuple(features.shape)}, {tuple(weight.shape)}, {tuple(targets.shape)}.")
     device, tokens, targets = features.device.type, features.shape[0], targets.long()
     dtype = torch.promote_types(features.dtype, weight.dtype)
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-    with torch.autocast(device, enabled=False):
+    if dtype != torch.float64:
+        dtype = autocast_dtype(device) or dtype
+    with without_autocast(device):
         if chunk_tokens is None:
             logits = _CHUNK_LOGITS.get(device, _CHUNK_LOGITS_ELSEWHERE)
             chunk_tokens = max(_CHUNK_TOKENS, logits // max(1, weight.shape[0]))

@@ -112,7 +112,7 @@ def scan_carry_kernel(
         first = tl.load(start + batch * dim + lanes, mask=inside, other=0.0)
     leaving = tl.where(first[None, :] == 0.0, state, product * first[None, :] + state)
     after = -dim if REVERSE else dim
-    tl.store(entering + offsets + after, leaving, mask=mask & (order < chunks - 1)[:, None])
+    tl.store(entering + (offsets + after), leaving, mask=mask & (order < chunks - 1)[:, None])
     first_chunk = chunks - 1 if REVERSE else 0
     tl.store(entering + (batch * chunks + first_chunk) * dim + lanes, first, mask=inside)
 

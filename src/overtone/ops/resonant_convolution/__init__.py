@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from overtone.errors import unknown_name
+from overtone.ops.precision import without_autocast
 from overtone.ops.resonant_convolution.chunked import chunked_convolution
 from overtone.ops.resonant_convolution.direct import direct_convolution
 from overtone.ops.resonant_convolution.fft import fft_convolution
@@ -43,7 +44,7 @@ def resonant_convolution(
     _check_shapes(u, alpha, omega, phi, initial)
     if backend == "auto":
         backend = "chunked" if u.device.type in ("cpu", "meta") else "fft"
-    with torch.autocast(u.device.type, enabled=False):
+    with without_autocast(u.device.type):
         y, final = _FORMS[backend](u, alpha, omega, phi, initial, return_final)
     if final is None:
         return y
