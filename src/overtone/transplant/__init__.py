@@ -16,6 +16,7 @@ _HOMES = {
     "HarmonicLlamaConfig": "model", "HarmonicLlamaForCausalLM": "model", "HarmonicLlamaModel": "model", "transplant": "model",
     "TransplantConfig": "config", "load_transplant": "config",
     "transplant_memory": "memory",
+
 }
 __all__ = list(_HOMES)  # noqa: PLE0605
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
 from overtone.errors import UserError
 from overtone.files import read_json
@@ -19,12 +18,13 @@ from overtone.training.devices import torch_device
 from overtone.training.evaluate import LN2, summarise
 from overtone.training.stream import Region
 from overtone.transplant import probes, rope
-from overtone.transplant.base import base_folder, load_base
+from overtone.transplant.base import load_base
 from overtone.transplant.config import TransplantConfig
 from overtone.transplant.cost import PUBLISHED, cost_row
+from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.passages import load_passages
 from overtone.transplant.scoring import score, whole_targets
-from overtone.transplant.text import open_tokens
+from overtone.transplant.text import encoder, open_tokens
 
 PHASES = 16  # published strides are 4 and 16: the loss by position modulo 16 shows what a pooled level leaks
 
@@ -38,6 +38,8 @@ def evaluate(config: TransplantConfig, results: Path, log: Callable[[str], None]
     bf16 = config.data["dtype"] == "bfloat16" or (config.data["dtype"] == "auto" and device.type == "cuda")
     autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
     longest = max(settings["lengths"])
+    about = read_json(results / "transplants" / config.name / "base.json")
+    options = {"batch_tokens": settings["batch_tokens"], "autocast": autocast, "bos": about["bos"]}
     held_out = {corpus: open_tokens(config, results, corpus, "validation") for corpus in config.corpora}
     rows: list[dict[str, Any]] = []
     random: list[dict[str, Any]] = []
@@ -51,21 +53,20 @@ def evaluate(config: TransplantConfig, results: Path, log: Callable[[str], None]
             region = Region.of(tokens)
             targets = whole_targets(region, longest, settings["windows"])
             for length in lengths:
-                losses, hits = score(model, region, targets, length, batch_tokens=settings["batch_tokens"], autocast=autocast)
+                losses, hits = score(model, region, targets, length, **options)
                 row = summarise(losses, hits, length, tokens)
                 rows.append({"model": name, "corpus": corpus, "length": length, **finite(row), "bpt_by_phase": by_phase(losses, length)})
                 log(f"{name}: {corpus} at {length}: bpt {row['bpt']:.4f}")
         if "+" in name:
             continue
-        losses, hits = score(model, noise, noise.size - 1, config.length, batch_tokens=settings["batch_tokens"], autocast=autocast)
+        losses, hits = score(model, noise, noise.size - 1, config.length, **options)
         random.append({"model": name, "length": config.length, "bpt": float(losses.astype(np.float64).mean() / LN2),
                        "floor": math.log2(base.config.vocab_size), "targets": noise.size - 1, "bpt_by_phase": by_phase(losses, config.length)})
         region = Region.of(held_out[config.corpora[0]])
-        recalls += [{"model": name, **probes.recall(model, region, distance, settings["recall_windows"], config.seed, settings["batch_tokens"])}
+        recalls += [{"model": name, **probes.recall(model, region, distance, settings["recall_windows"], config.seed, settings["batch_tokens"], about["bos"])}
                     for distance in settings["recall"]]
         if passages:
             words.append({"model": name, **probes.last_word_accuracy(model, encode, passages)})
-    about = read_json(results / "transplants" / config.name / "base.json")
     return {
         "transplant": config.name, "base": about, "context": about["context"], "trained_length": config.length,
         "variants": {report_name(config, report): {key: report[key] for key in
@@ -103,7 +104,7 @@ def models(config: TransplantConfig, results: Path, base: Any, reports: list[dic
         folder = results / report["model"]
         if not (folder / "config.json").is_file():
             raise UserError(f"{folder}: no model. Run phase {report['phase']} of variant {report['variant']} again.")
-        yield report_name(config, report), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().to(device), lengths
+        yield report_name(config, report), HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().to(device), lengths
 
 
 def by_phase(losses: np.ndarray, length: int) -> list[float]:
@@ -121,15 +122,3 @@ def random_region(vocab_size: int, tokens: int, seed: int) -> Region:
 def finite(row: dict[str, Any]) -> dict[str, Any]:
     """The row with infinities as null: JSON has neither."""
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-
-
-def encoder(config: TransplantConfig, results: Path) -> Callable[[str], Any]:
-    """Text -> token ids with the base's tokenizer."""
-    if config.base["kind"] == "cell":
-        from overtone.corpora.tokenizers import load_tokenizer
-
-        return load_tokenizer(results / "tokens" / config.corpus / str(config.base["tokenizer"])).encode
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(base_folder(config, results))
-    return lambda text: tokenizer(text)["input_ids"]

@@ -6,9 +6,11 @@ to every token of the pooled group. Without a shift, the first token of a group 
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from overtone.ops import linear_scan
 from overtone.transplant.block import HarmonicBlock
 
 
@@ -19,7 +21,8 @@ class LeakyBlock(HarmonicBlock):
         if level == 0:
             return super()._recur(level, z, drive, initial, padding)
         stride = self.options.compress**level
-        h, final = super()._recur(level, _pool(z, stride), _pool(drive, stride), initial, None)
+        keep = torch.exp(stride * F.logsigmoid(_pool(z, stride)))  # a pooled step is `stride` tokens long
+        h, final = linear_scan(keep, (1 - keep) * _pool(drive, stride), initial, return_final=True)
         return h.repeat_interleave(stride, dim=1)[:, : z.shape[1]], final
 
 

@@ -29,6 +29,7 @@ from overtone.training.stream import Region
 from overtone.transplant.config import Phase
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.objectives import OBJECTIVES
+from overtone.transplant.scoring import with_bos
 
 CURVE_POINTS = 100
 
@@ -63,13 +64,24 @@ def choose_trainable(model: HarmonicLlamaForCausalLM, train: str) -> list[list[t
     return [group for group in (*groups, rest) if group]
 
 
+def recompute_activations(model: Any) -> None:
+    """Recompute each decoder layer in the backward pass (transformers renamed the switch in 5.2x)."""
+    options = {"use_reentrant": False}
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+
+
 class PhaseTrainer:
     """Trains the blocks of `student` by one phase. `fingerprint` names the run: only its own checkpoints are resumed."""
 
     def __init__(self, student: HarmonicLlamaForCausalLM, teacher: Any, phase: Phase, region: Region, plan: Plan, *, folder: Path,
-                 fingerprint: str, stop: StopFlag, dtype: str, checkpointing: bool, every_s: float, log: Callable[[str], None]) -> None:
+                 fingerprint: str, stop: StopFlag, dtype: str, checkpointing: bool, every_s: float, bos: int | None = None,
+                 log: Callable[[str], None] = lambda line: None) -> None:
         self.student = student
-        self.teacher = teacher.requires_grad_(False).eval()
+        self.teacher = None if teacher is None else teacher.requires_grad_(False).eval()
+        self.bos = bos
         self.phase = phase
         self.region = region
         self.plan = plan
@@ -91,7 +103,7 @@ class PhaseTrainer:
         self.meter = MemoryMeter(student, self.device)
         student.train()
         if checkpointing:
-            student.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            recompute_activations(student)
 
     def objective(self, step: int) -> str:
         """The objective of a step: distillation begins with alignment."""
@@ -158,7 +170,7 @@ class PhaseTrainer:
             drawn = torch.randint(self.student.config.vocab_size, (len(starts), self.plan.length + 1), generator=generator)
             picked = (torch.rand(len(starts), 1, generator=generator) < self.phase.random_share)
             ids, targets = torch.where(picked, drawn[:, :-1], ids), torch.where(picked, drawn[:, 1:], targets)
-        return ids.to(self.device), targets.to(self.device)
+        return with_bos(ids, self.bos).to(self.device), targets.to(self.device)
 
     def _trainable(self) -> dict[str, Tensor]:
         return {name: weight for name, weight in self.student.named_parameters() if weight.requires_grad}

@@ -15,12 +15,14 @@ import torch.nn.functional as F
 
 from overtone.errors import UserError
 from overtone.training.stream import Region
+from overtone.transplant.scoring import with_bos
 
 LN2 = float(np.log(2.0))
 
 
 @torch.no_grad()
-def recall(model: Any, region: Region, distance: int, windows: int, seed: int, batch_tokens: int) -> dict[str, Any]:
+def recall(model: Any, region: Region, distance: int, windows: int, seed: int, batch_tokens: int,
+           bos: int | None = None) -> dict[str, Any]:
     """Bits and accuracy on tokens 2.. of a stretch of `distance` tokens, read for the first and for the second time.
 
     `windows` stretches at starts drawn from `seed`; both readings score the same targets.
@@ -33,7 +35,7 @@ def recall(model: Any, region: Region, distance: int, windows: int, seed: int, b
     rows = max(1, batch_tokens // (2 * distance))
     bits, hits = [], []
     for part in ids.split(rows):
-        logits = model(input_ids=part, use_cache=False).logits[:, :-1].float()
+        logits = model(input_ids=with_bos(part, bos), use_cache=False).logits[:, :-1].float()
         bits.append(F.cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none") / LN2)
         hits.append((logits.argmax(-1) == part[:, 1:]).float())
     bit, hit = torch.cat(bits), torch.cat(hits)

@@ -13,10 +13,11 @@ from overtone.training.stream import Region
 
 
 class Scorer:
-    """Wraps a causal LM of transformers (base or transplanted)."""
+    """Wraps a causal LM of transformers (base or transplanted). `bos`, where the base has one, takes each window's first place."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, bos: int | None = None) -> None:
         self.model = model
+        self.bos = bos
 
     @property
     def head_weight(self) -> Tensor:
@@ -39,18 +40,26 @@ class Scorer:
 
     def features(self, ids: Tensor) -> Tensor:
         """What the head sees, (B, L, d)."""
-        hidden: Tensor = self.model.model(input_ids=ids, use_cache=False).last_hidden_state
+        hidden: Tensor = self.model.model(input_ids=with_bos(ids, self.bos), use_cache=False).last_hidden_state
         return hidden
 
 
-def score(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def with_bos(ids: Tensor, bos: int | None) -> Tensor:
+    """Inputs (B, L) whose first token is `bos`: a Llama that was trained with one leans on it, and a window cut from a text has none."""
+    if bos is None:
+        return ids
+    return torch.cat([torch.full_like(ids[:, :1], bos), ids[:, 1:]], dim=1)
+
+
+def score(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None,
+          bos: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Loss in nats (targets,) and hit (targets,) of the first `targets` targets of a region read in windows of `length`."""
-    return score_region(Scorer(model), region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
+    return score_region(Scorer(model, bos), region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
 
 
-def bpt(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None) -> float:
-    """Mean bits a token of the same."""
-    losses, _ = score(model, region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
+def bpt(model: Any, region: Region, targets: int, length: int, **options: Any) -> float:
+    """Mean bits a token of the same; `options` as for `score`."""
+    losses, _ = score(model, region, targets, length, **options)
     return float(losses.astype(np.float64).mean() / LN2)
 
 

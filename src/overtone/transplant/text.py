@@ -1,17 +1,23 @@
-"""The tokens a transplant reads: those of the study for a base trained in it, else written here with the base's own tokenizer."""
+"""The tokens a transplant reads: the study's for a base trained in it, else written here with the base's own tokenizer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from overtone.corpora.documents import read_documents
 from overtone.corpora.tokenfile import TokenFile
 from overtone.corpora.tokenize import write_token_file
-from overtone.errors import UserError
+from overtone.files import sha256_file
 from overtone.transplant.config import TransplantConfig
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation")
+
+
+def base_folder(config: TransplantConfig, results: Path) -> Path:
+    """Where the converted base lies, with its tokenizer for hub and wheel."""
+    return results / "transplants" / config.name / "base"
 
 
 def tokens_folder(config: TransplantConfig, results: Path, corpus: str) -> Path:
@@ -27,27 +33,38 @@ def open_tokens(config: TransplantConfig, results: Path, corpus: str, split: str
 
 
 def write_tokens(config: TransplantConfig, results: Path, tokenizer: Any) -> dict[str, dict[str, str]]:
-    """Encode every corpus of the transplant with the base's tokenizer (hub and wheel); returns the digests by corpus and split."""
-    digests = {}
+    """Encode every corpus of the transplant with a tokenizer of transformers; returns the digests by corpus and split.
+
+    No special tokens are added: where a window begins with one, `bos_token` says which, and the windows put it there.
+    """
+    name = sha256_file(base_folder(config, results) / "tokenizer.json")
+    digests: dict[str, dict[str, str]] = {}
     for corpus in dict.fromkeys([config.corpus, *config.corpora]):
-        source = results / "corpora" / corpus / "splits"
-        folder = tokens_folder(config, results, corpus)
-        digests[corpus] = {split: _write(source / f"{split}.jsonl", folder / f"{split}.json", tokenizer, corpus) for split in SPLITS}
+        for split in SPLITS:
+            sidecar = write_token_file(
+                tokens_folder(config, results, corpus) / f"{split}.json",
+                read_documents(results / "corpora" / corpus / "splits" / f"{split}.jsonl"),
+                lambda text: tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"],
+                vocab_size=len(tokenizer), tokenizer=name, labels={"corpus": corpus, "split": split},
+            )
+            digests.setdefault(corpus, {})[split] = sidecar["digest"]
     return digests
 
 
-def token_digests(config: TransplantConfig, results: Path) -> dict[str, dict[str, str]]:
-    """The same of tokens that are there."""
-    return {corpus: {split: open_tokens(config, results, corpus, split).digest for split in SPLITS}
-            for corpus in dict.fromkeys([config.corpus, *config.corpora])}
+def bos_token(tokenizer: Any) -> int | None:
+    """The token that this tokenizer puts before every text (TinyLlama's <s>); None where it adds none (SmolLM2)."""
+    ids = tokenizer("a")["input_ids"]
+    return int(ids[0]) if tokenizer.bos_token_id is not None and ids[0] == tokenizer.bos_token_id else None
 
 
-def _write(documents: Path, out: Path, tokenizer: Any, corpus: str) -> str:
-    """One split as a token file. The tokenizer adds what it always adds (a Llama's <s>), once a document."""
-    if not documents.is_file():
-        raise UserError(f"{documents}: not found. Run `overtone split` for corpus {corpus} first.")
-    sidecar = write_token_file(
-        out, read_documents(documents), lambda text: tokenizer(text, verbose=False)["input_ids"], vocab_size=len(tokenizer),
-        tokenizer=tokenizer.name_or_path, labels={"corpus": corpus, "split": out.stem},
-    )
-    return str(sidecar["digest"])
+def encoder(config: TransplantConfig, results: Path) -> Callable[[str], list[int]]:
+    """Text -> token ids with the base's tokenizer, as it encodes a text by itself."""
+    if config.base["kind"] == "cell":
+        from overtone.corpora.tokenizers import load_tokenizer
+
+        own = load_tokenizer(tokens_folder(config, results, config.corpus))
+        return lambda text: own.encode(text).tolist()
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_folder(config, results))
+    return lambda text: list(tokenizer(text)["input_ids"])

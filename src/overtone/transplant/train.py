@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from overtone.errors import UserError
 from overtone.files import digest_json, read_json, write_json
@@ -19,13 +18,13 @@ from overtone.training.interrupt import stop_on_signals
 from overtone.training.locks import cell_lock
 from overtone.training.plan import Plan
 from overtone.training.stream import Region
-from overtone.transplant.base import base_folder, load_base
+from overtone.transplant.base import load_base
 from overtone.transplant.block import BlockOptions
 from overtone.transplant.config import Phase, TransplantConfig, Variant
 from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
 from overtone.transplant.phase import PhaseTrainer
 from overtone.transplant.scoring import bpt, parameter_count, whole_targets
-from overtone.transplant.text import open_tokens
+from overtone.transplant.text import base_folder, open_tokens
 
 _EVALUATION_TOKENS = 4096  # in one forward pass of the curve's held-out text
 
@@ -53,13 +52,15 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     dtype = config.data["dtype"]
     bf16 = dtype == "bfloat16" or (dtype == "auto" and device.type == "cuda")
     autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
+    bos = read_json(results / "transplants" / config.name / "base.json")["bos"]
+    options = {"batch_tokens": _EVALUATION_TOKENS, "autocast": autocast, "bos": bos}
     targets = whole_targets(validation, config.length, config.data["validation_windows"])
     with cell_lock(folder), stop_on_signals() as stop:
         trainer = PhaseTrainer(
             student, teacher, phase, region, plan, folder=folder, fingerprint=fingerprint, stop=stop, dtype=dtype,
-            checkpointing=config.data["gradient_checkpointing"], every_s=config.data["checkpoint_every_s"], log=log,
+            checkpointing=config.data["gradient_checkpointing"], every_s=config.data["checkpoint_every_s"], bos=bos, log=log,
         )
-        progress = trainer.train(lambda: bpt(student, validation, targets, config.length, batch_tokens=_EVALUATION_TOKENS, autocast=autocast))
+        progress = trainer.train(lambda: bpt(student, validation, targets, config.length, **options))
         _save(student, model_folder(config, results, variant, number), base_folder(config, results))
     total = parameter_count(student)
     new = sum(weight.numel() for block in student.blocks for weight in block.parameters())
@@ -82,7 +83,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
 
 def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Phase,
             device: torch.device) -> tuple[str, HarmonicLlamaForCausalLM, Any]:
-    """(digest of what it starts from, student, teacher)."""
+    """(digest of what it starts from, student, teacher or None where the objective asks for none)."""
     teacher = load_base(config, results)
     before = _before(config, results, variant, phase)
     if before is None:
@@ -90,12 +91,12 @@ def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
         origin = read_json(results / "transplants" / config.name / "base.json")["sha256"]
     else:
         folder, origin = before
-        student = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        student = HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
         if student.config.block != BlockOptions.from_dict(variant.block).to_dict():
             raise UserError(f"{folder}: its blocks are not those of variant {variant.name}. Run its phase 1 again.")
-    if device.type == "cuda":
-        teacher = teacher.to(torch.bfloat16)
-    return origin, student.to(device), teacher.to(device)
+    if phase.objective == "cross_entropy":
+        return origin, student.to(device), None
+    return origin, student.to(device), teacher.to(device, torch.bfloat16 if device.type == "cuda" else torch.float32)
 
 
 def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Phase) -> tuple[Path, str] | None:
