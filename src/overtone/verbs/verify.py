@@ -22,5 +22,5 @@ def run(args: argparse.Namespace) -> int:
     for problem in found.problems:
         print(problem)
     missing = f", {found.missing} not there yet" if found.missing else ""
-    print(f"{found.cells} cells looked at{missing}: {len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}")
+    print(f"{found.cells} cell{'' if found.cells == 1 else 's'} looked at{missing}: {len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}")
     return 1 if found.problems else 0
