@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import torch
-
 from overtone.errors import UserError
 from overtone.files import canonical_json
 from overtone.models.counts import parameter_counts
-from overtone.models.registry import architecture, build_model
+from overtone.models.registry import architecture
+from overtone.models.unfilled import unfilled_model
 
 TOLERANCE = {"mamba": 0.02}  # of the total; others 1%
 MOST_LAYERS = 64
@@ -104,5 +103,4 @@ def _total(name: str, vocab_size: int, hidden: int, options: Mapping[str, Any]) 
 def _cached_total(name: str, vocab_size: int, hidden: int, options: str) -> int:
     import json
 
-    with torch.device("meta"):
-        return int(parameter_counts(build_model(name, vocab_size=vocab_size, hidden=hidden, **json.loads(options)))["total"])
+    return int(parameter_counts(unfilled_model(name, vocab_size=vocab_size, hidden=hidden, **json.loads(options)))["total"])
