@@ -157,10 +157,13 @@ def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def used_tokens(study: Study, transplant: str) -> list[str]:
-    """Token sidecars, relative to the results folder, that a transplant of a model trained in the study reads."""
+    """What a transplant's base reads, relative to the results folder: token sidecars of the study for a base trained in it,
+    else the split documents, which the base reads with its own tokenizer."""
     item = study.transplants[transplant]
     base = item["base"]
+    evaluation = item.get("evaluation", {})
+    passages = (evaluation.get("lambada") or {}).get("corpus")
+    corpora = dict.fromkeys([item.get("corpus", base.get("corpus")), *evaluation.get("corpora", [])])
     if base["kind"] != "cell":
-        return []
-    corpora = dict.fromkeys([item.get("corpus", base["corpus"]), *item.get("evaluation", {}).get("corpora", [])])
+        return [f"corpora/{corpus}/splits/splits.json" for corpus in dict.fromkeys([*corpora, *([passages] if passages else [])])]
     return [f"tokens/{corpus}/{base['tokenizer']}/{split}.json" for corpus in corpora for split in ("train", "validation", "test")]
