@@ -1,0 +1,179 @@
+"""The smoke study, run for real: what it leaves, and what a second run, an edit or a new seed plans."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from overtone.study import EXHIBITS
+from overtone.study.schema import check
+
+PLANNED_TRAINING = {"train", "trial", "choose_rate", "transplant_base", "transplant_train", "transplant_evaluate"}
+DATA = {"fetch", "extract", "split", "tokenizer", "tokenize"}
+
+
+@contextmanager
+def edited(path: Path, before: str, after: str):
+    """The file with one piece of text replaced, put back afterwards."""
+    text = path.read_text(encoding="utf-8")
+    assert before in text
+    path.write_text(text.replace(before, after, 1), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def plan(smoke, *edits: str, **env: str) -> dict[str, int]:
+    return smoke.plan("--config", "study=smoke", *edits, **env)
+
+
+def test_a_second_run_plans_nothing(smoke):
+    assert plan(smoke) == {}
+
+
+def test_the_report_is_whole(smoke):
+    report = smoke.where / "reports/smoke"
+    for name, item in EXHIBITS.items():
+        for suffix in ("csv", "md", "tex", "meta.json"):
+            assert (report / f"tables/{name}.{suffix}").stat().st_size > 0
+        for suffix in ("pdf", "svg", "png") if item.figure else ():
+            assert (report / f"figures/{name}.{suffix}").stat().st_size > 1000
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert "smoke" in page
+    assert "http-equiv" not in page
+
+
+def test_every_cell_is_whole_and_valid(smoke):
+    found = sorted((smoke.where / "results/smoke/cells").rglob("metrics.json"))
+    assert len(found) == 8
+    for path in found:
+        metrics = json.loads(path.read_text())
+        check("metrics", metrics, path.name)
+        assert metrics["status"] == "ok"
+        assert metrics["tokens_seen"] == metrics["budget"]
+    assert smoke.overtone("verify", "--results", "results/smoke").code == 0
+
+
+def test_the_same_plan_reached_every_architecture(smoke):
+    digests: dict[tuple, set] = {}
+    for path in (smoke.where / "results/smoke/cells").rglob("metrics.json"):
+        metrics = json.loads(path.read_text())
+        cell = metrics["cell"]
+        key = tuple(cell[name] for name in ("protocol", "corpus", "tokenizer", "length", "seed"))
+        digests.setdefault(key, set()).add(metrics["plan"]["digest"])
+    assert len(digests) > 1
+    assert all(len(found) == 1 for found in digests.values())
+
+
+def test_no_state_is_left_behind(smoke):
+    state = smoke.where / "results/smoke/state"
+    assert not state.exists() or not list(state.rglob("*.safetensors"))
+
+
+def test_smoke_never_yields_a_verdict(smoke):
+    claims = json.loads((smoke.where / "reports/smoke/claims.json").read_text())["claims"]
+    assert len(claims) >= 20
+    assert not {claim["verdict"] for claim in claims} & {"reproduced", "contradicted", "inconclusive"}
+
+
+def test_the_leaky_control_is_flagged_and_nothing_else(smoke):
+    audit = json.loads((smoke.where / "results/smoke/audits/causality.json").read_text())
+    assert audit["violations"] == 0
+    flagged = [row for row in audit["rows"] if not row["passed"]]
+    assert flagged
+    assert all(row["control"] for row in flagged)
+
+
+def test_touching_every_file_plans_nothing(smoke):
+    later = time.time() + 5
+    for folder, folders, names in os.walk(smoke.where):
+        folders[:] = [name for name in folders if name not in (".snakemake", "logs")]
+        for name in names:
+            os.utime(Path(folder) / name, (later, later))
+    assert plan(smoke) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "expected"),
+    [
+        ("README.md", "# Overtone", "# Overtone!", set()),
+        ("src/overtone/reporting/style.py", "from __future__", "# a plot\nfrom __future__", {"figure"}),
+        ("src/overtone/reporting/tables/crossover.py", "from __future__", "# a table\nfrom __future__", {"table", "figure"}),
+        ("workflow/report/figure.rst", "Drawn", "Plotted", set()),
+    ],
+)
+def test_editing_what_only_shows_results_plans_no_training(smoke, file, before, after, expected):
+    with edited(smoke.path / file, before, after):
+        jobs = plan(smoke)
+    assert not set(jobs) & (PLANNED_TRAINING | DATA | {"bench", "audit"})
+    assert expected <= set(jobs)
+    if not expected:
+        assert jobs == {}
+
+
+def test_editing_an_architecture_replans_its_cells_only(smoke):
+    with edited(smoke.path / "src/overtone/models/resonator.py", "from __future__", "# an edit\nfrom __future__"):
+        text = smoke.snakemake("--dry-run", "--config", "study=smoke").text
+    trained = [line for line in text.splitlines() if line.strip().startswith("output: results/smoke/cells/")]
+    assert trained
+    assert all("/characters/" in line for line in trained)  # the resonator and the Transformer that is sized to it
+
+
+def test_a_new_seed_plans_one_cell_a_row(smoke):
+    jobs = plan(smoke, "edit={experiments: {ablations: {seeds: [1, 2]}}}")
+    assert jobs["train"] == 2  # harmonic and its ablation
+    assert not set(jobs) & (DATA | {"trial", "choose_rate", "transplant_train", "bench"})
+
+
+def test_a_second_study_shares_the_download_and_nothing_else(smoke):
+    jobs = smoke.plan("--config", "study=mini")
+    assert "fetch" not in jobs
+    assert jobs["train"] > 100
+    assert plan(smoke) == {}
+
+
+def test_a_damaged_metrics_file_is_one_clear_line(smoke):
+    path = next((smoke.where / "results/smoke/cells").rglob("metrics.json"))
+    text = path.read_text()
+    try:
+        path.write_text(text[: len(text) // 2])
+        ran = smoke.overtone("table", "crossover", "--study", "results/smoke/study.json", "--results", "results/smoke",
+                             "--out", "elsewhere", check=False)
+    finally:
+        path.write_text(text)
+    assert ran.code == 2
+    assert "metrics.json" in ran.text
+    assert "Traceback" not in ran.text
+    assert not (smoke.where / "elsewhere").exists() or not list((smoke.where / "elsewhere").iterdir())
+
+
+def test_snakemakes_own_report_is_made(smoke):
+    smoke.snakemake("--config", "study=smoke", "--report", "bundle.zip")
+    assert (smoke.where / "bundle.zip").stat().st_size > 10_000
+
+
+def test_failed_cells_are_results_that_every_table_prints(smoke):
+    """One protocol runs out of memory, another diverges: the workflow still ends with every table."""
+    override = smoke.where / "failing.yaml"
+    study = (smoke.path / "workflow/studies/smoke.yaml").read_text()
+    study = study.replace("study: smoke\n", "study: failing\n").replace("lr: swept", "lr: 1.0e+30")
+    start = study.index("lr_sweep:")
+    study = study[:start] + study[study.index("architectures:\n"):]
+    rules = "    lr: 0.004\n    match: {transformer: resonator"
+    study = study.replace(rules, rules.replace("match", "memory_limit_gb: 0.001\n    match"))
+    override.write_text(study)
+    targets = [f"reports/failing/tables/{name}.md" for name in ("crossover", "quality", "ablations", "zoo", "cost", "training_curves")]
+    targets += ["reports/failing/figures/crossover.svg", "reports/failing/figures/quality.svg"]
+    smoke.snakemake("--config", "study=failing.yaml", "--", *targets)
+    statuses = {
+        json.loads(path.read_text())["status"] for path in (smoke.where / "results/failing/cells").rglob("metrics.json")
+    }
+    assert statuses == {"oom", "diverged"}
+    assert "diverged" in (smoke.where / "reports/failing/tables/crossover.md").read_text()
+    assert "oom" in (smoke.where / "reports/failing/tables/quality.md").read_text().lower()
