@@ -15,8 +15,9 @@ from overtone.reporting.tables.table import write_table
 from overtone.study import EXHIBITS
 
 DRAWING = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 320 120" width="320" height="120"><defs><clipPath id="a"><rect width="9" height="9"/>'
-    '</clipPath></defs><script>parent.document.title = "taken over"</script><rect width="320" height="120" fill="#eee"/>'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 320 120" width="320" height="120">'
+    '<defs><clipPath id="a"><rect width="9" height="9"/></clipPath></defs>'
+    '<script>parent.document.title = "taken over"</script><rect width="320" height="120" fill="#eee"/>'
     '<text x="20" y="60">{name}</text></svg>'
 )
 

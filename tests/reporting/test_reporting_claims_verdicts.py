@@ -5,14 +5,14 @@ import subprocess
 import sys
 
 import pytest
+from report_factory import small_study
+from results_factory import study_data, write_results
 
 from overtone.cli import main
 from overtone.files import read_json, write_json
 from overtone.reporting.claims import VERDICTS, claims_markdown, decide_claims, value_text
 from overtone.reporting.collect import Results
 from overtone.study.schema import check
-from report_factory import small_study
-from results_factory import study_data, write_results
 
 
 def always_ok(cell):
@@ -187,8 +187,8 @@ def test_markdown_escapes_what_a_study_says():
 
 
 def test_claims_need_no_torch(root, tmp_path):
-    code = ("import sys; from overtone.cli import main; "
-            f"main(['claims', '--study', {str(root / 'study.json')!r}, '--results', {str(root)!r}, '--out', {str(tmp_path / 'c.json')!r}]); "
+    arguments = ["claims", "--study", str(root / "study.json"), "--results", str(root), "--out", str(tmp_path / "c.json")]
+    code = (f"import sys; from overtone.cli import main; main({arguments!r}); "
             "print('torch' in sys.modules, 'snakemake' in sys.modules)")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "False"]

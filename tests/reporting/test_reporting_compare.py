@@ -5,18 +5,19 @@ import shutil
 
 import numpy as np
 import pytest
+from report_factory import small_study
+from results_factory import write_results
 
 from overtone.cli import main
 from overtone.errors import UserError
 from overtone.files import read_json, write_json
 from overtone.reporting.compare import EXCEEDS, IDENTICAL, INCOMPARABLE, OUTCOME, WITHIN, compare_runs, comparison_text
-from report_factory import small_study
-from results_factory import write_results
 
 
 def study(seeds=(1, 2, 3)):
     data = small_study()
-    crossover = data["experiments"]["crossover"] | {"architectures": ["harmonic", "transformer"], "lengths": [128, 512], "seeds": list(seeds)}
+    smaller = {"architectures": ["harmonic", "transformer"], "lengths": [128, 512], "seeds": list(seeds)}
+    crossover = data["experiments"]["crossover"] | smaller
     return data | {"experiments": {"crossover": crossover}, "audits": {}}
 
 
@@ -70,7 +71,7 @@ def test_a_real_difference_exceeds_noise_and_noise_does_not(first, second):
     found = verdicts(first, folder)
     assert found["harmonic/512"]["verdict"] == EXCEEDS
     assert found["harmonic/512"]["value"] == pytest.approx(0.05, abs=0.01)
-    assert found["harmonic/512"]["pairing"] == "windows and seeds" and found["harmonic/512"]["seeds"] == 3
+    assert (found["harmonic/512"]["pairing"], found["harmonic/512"]["seeds"]) == ("windows and seeds", 3)
     assert found["transformer/512"]["verdict"] == WITHIN
     assert found["harmonic/128"]["verdict"] == IDENTICAL
 
@@ -94,7 +95,8 @@ def test_other_plans_are_compared_by_their_seeds(first, second):
     found = verdicts(first, folder)["harmonic/512"]
     assert found["pairing"] == "seeds"
     assert found["verdict"] == EXCEEDS
-    reference = [read_json(path)["evaluation"]["test"]["bpt"] for path in sorted(first.glob("cells/harmonic/*/*/harmonic/*/512/*/metrics.json"))]
+    cells = sorted(first.glob("cells/harmonic/*/*/harmonic/*/512/*/metrics.json"))
+    reference = [read_json(path)["evaluation"]["test"]["bpt"] for path in cells]
     from scipy.stats import ttest_ind
 
     other = [value + 2.0 for value in reference]
@@ -135,7 +137,8 @@ def test_settings_machines_speed_and_memory_are_told(first, second):
     write_json(folder / "study.json", data)
     content = compare_runs(first, folder)
     item = content["differences"][0]
-    assert item["speed"] == pytest.approx(2.0) and item["memory"] == pytest.approx(0.5, rel=1e-3)
+    assert item["speed"] == pytest.approx(2.0)
+    assert item["memory"] == pytest.approx(0.5, rel=1e-3)
     assert "training.clip 1.0 / 0.5" in item["config"]
     text = comparison_text(content)
     for part in ("Another CPU", "1" * 40, "9.9", "4 identical."):

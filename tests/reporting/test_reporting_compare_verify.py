@@ -4,14 +4,14 @@ import shutil
 
 import numpy as np
 import pytest
+from report_factory import small_study
+from results_factory import write_results
 
 from overtone.cli import main
 from overtone.files import digest_json, read_json, sha256_file, write_bytes, write_json
 from overtone.reporting.verify import verify
 from overtone.study import load_study, study_cells
 from overtone.training.plan import Plan
-from report_factory import small_study
-from results_factory import write_results
 
 
 def tiny():

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from report_factory import small_study, write_report
 
 from overtone.cli import main
 from overtone.files import read_json, sha256_file
-from report_factory import small_study, write_report
 
 
 def tiny_study():
@@ -83,8 +83,9 @@ def test_from_a_claim_to_cell_config_plan_and_commit(report, entities):
 
 
 def test_cells_of_one_plan_share_it(entities):
-    plans = [ref for item in entities.values() if item["@type"] == "CreateAction" for ref in refs(item["object"]) if ref.startswith("#plan-")]
-    assert len(plans) == 8 and len(set(plans)) == 4  # two lengths, two seeds; both architectures
+    actions = [item for item in entities.values() if item["@type"] == "CreateAction"]
+    plans = [ref for action in actions for ref in refs(action["object"]) if ref.startswith("#plan-")]
+    assert (len(plans), len(set(plans))) == (8, 4)  # two lengths, two seeds; both architectures
 
 
 def test_a_failed_cell_is_a_failed_action(entities):
@@ -97,7 +98,8 @@ def test_the_run_spans_its_cells(entities):
     run = entities["#run"]
     assert run["startTime"] == "2023-11-14T22:13:15+00:00"  # written at :20, 5.4 s of work
     assert refs(run["instrument"]) == ["Snakefile"]
-    assert "claims.json" in refs(run["result"]) and "papers/harmonic/claims.yaml" in refs(run["object"])
+    assert "claims.json" in refs(run["result"])
+    assert "papers/harmonic/claims.yaml" in refs(run["object"])
     assert set(refs(entities["./"]["mentions"])) >= {"#run", "#claim-H1", "#claim-R1"}
 
 

@@ -4,15 +4,16 @@ import base64
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
+from report_factory import small_study, write_report
 
 from overtone.cli import main
 from overtone.errors import UserError
 from overtone.files import read_json, write_json, write_text
 from overtone.reporting.page_exhibits import EMBED_LIMIT, SVG_LIMIT, read_pipe_table, show_exhibits
 from overtone.reporting.page_plot import interval_plot
-from report_factory import small_study, write_report
 
 SCRIPT = '<script>document.title = "taken over"</script>'
 VOID = {"meta", "link", "img", "input", "br"}
@@ -120,12 +121,13 @@ def test_structure_for_keyboard_and_screen_reader(tree):
     ids = [attrs["id"] for _, attrs, _ in tree.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     first_link = tree.all("a")[0][0]
-    assert first_link["class"] == "skip" and first_link["href"][1:] in ids
+    assert first_link["class"] == "skip"
+    assert first_link["href"][1:] in ids
     for attrs, _ in tree.all("a"):
         if attrs["href"].startswith("#"):
             assert attrs["href"][1:] in ids, attrs
     levels = [int(tag[1]) for tag, _, _ in tree.elements if re.fullmatch("h[1-6]", tag)]
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in pairwise(levels))
     for attrs, parents in tree.all("th"):
         assert attrs["scope"] == ("col" if "thead" in parents else "row")
     tables = len(tree.all("table"))
@@ -227,7 +229,7 @@ def test_markdown_tables_are_read_back(tmp_path):
     assert read_pipe_table(tmp_path / "t.md") == (["Name", "Value"], rows, [False, True])
     write_text(tmp_path / "none.md", "*not measured*\n")
     assert read_pipe_table(tmp_path / "none.md") == ([], [], [])
-    with pytest.raises(UserError, match="gone.md: not found"):
+    with pytest.raises(UserError, match=r"gone.md: not found"):
         read_pipe_table(tmp_path / "gone.md")
 
 

@@ -28,6 +28,7 @@ from overtone.study.schema import check
 REPRODUCED, CONTRADICTED, INCONCLUSIVE = "reproduced", "contradicted", "inconclusive"
 NOT_MEASURED, SELF_INCONSISTENT, NO_VERDICT = "not measured here", "self-inconsistent", "no verdict"
 VERDICTS = (REPRODUCED, CONTRADICTED, INCONCLUSIVE, NOT_MEASURED, SELF_INCONSISTENT, NO_VERDICT)
+_TOO_SMALL = "This study is too small to decide the published claim."
 _MEASURED = {HOLDS: REPRODUCED, FAILS: CONTRADICTED, OPEN: INCONCLUSIVE}
 
 
@@ -49,7 +50,7 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
     entry, strength = claim.entry, claim.strength(study.name)
     checks = [run_check(item, evidence) for item in claim.checks]
     inconsistent = any(not item["holds"] for item in checks)
-    measured = _measure(claim.question, evidence) if strength else _absent(claim.question, "This study is too small to decide the published claim.")
+    measured = _measure(claim.question, evidence) if strength else _absent(claim.question, _TOO_SMALL)
     found = measured.pop("state")
     own = _MEASURED.get(found, NOT_MEASURED)
     verdict = NO_VERDICT if not study.verdicts else SELF_INCONSISTENT if inconsistent else own
@@ -57,7 +58,8 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
         "id": claim.id, "paper": claim.paper, "title": entry["title"], "statement": entry["statement"],
         "published": entry["published"]["text"], "reported": list(entry["published"]["reported"]), "source": entry["source"],
         "quantity": claim.question.text, "quantity_means": claim.question.quantity.summary, "note": entry.get("note"),
-        "borders": borders(claim.question.rule), "verdict": verdict, "measured_verdict": own if study.verdicts else NO_VERDICT, "scope": strength,
+        "borders": borders(claim.question.rule), "verdict": verdict,
+        "measured_verdict": own if study.verdicts else NO_VERDICT, "scope": strength,
         "wording": wording(verdict, own, strength), "checks": checks, "exhibits": list(entry["exhibits"]), "needs": entry["needs"],
         **measured,
     }
@@ -91,18 +93,20 @@ def _measure(question: Question, evidence: Evidence) -> dict[str, Any]:
     estimate = decision.decisive.estimate
     unit = _unit(question.rule, measurement, decision)
     return {
-        "state": decision.state, "value": estimate.value, "at": decision.decisive.point.label, "unit": unit,
-        "points_unit": measurement.unit, "interval": None if estimate.low is None else [estimate.low, estimate.high], "rule": rule_text(question.rule, unit),
-        "p": decision.decisive.p, "seeds": _least(decision.tested, "seeds"), "windows": _least(decision.tested, "windows"),
-        "effect": estimate.effect, "power": power(decision), "points": [_point(tested) for tested in _shown(question.rule, measurement, decision)],
+        "state": decision.state, "missing": None, "rule": rule_text(question.rule, unit),
+        "value": estimate.value, "interval": None if estimate.low is None else [estimate.low, estimate.high], "unit": unit,
+        "at": decision.decisive.point.label, "p": decision.decisive.p, "effect": estimate.effect, "power": power(decision),
+        "seeds": _least(decision.tested, "seeds"), "windows": _least(decision.tested, "windows"),
+        "points": [_point(tested) for tested in _shown(question.rule, measurement, decision)], "points_unit": measurement.unit,
         "trend": _point(decision.decisive) if question.rule["kind"] == "growth" else None, "notes": list(measurement.notes),
-        "sources": sorted({source for tested in decision.tested for source in tested.point.sources}), "missing": None,
+        "sources": sorted({source for tested in decision.tested for source in tested.point.sources}),
     }
 
 
 def _absent(question: Question, reason: str) -> dict[str, Any]:
-    return {"state": None, "value": None, "at": None, "unit": "", "points_unit": "", "interval": None, "rule": rule_text(question.rule), "p": None, "seeds": None, "windows": None,
-            "effect": None, "power": None, "points": [], "trend": None, "notes": [], "sources": [], "missing": reason}
+    unknown = ("state", "value", "interval", "at", "p", "effect", "power", "seeds", "windows", "trend")
+    return dict.fromkeys(unknown) | {"missing": reason, "rule": rule_text(question.rule), "unit": "", "points_unit": "", "points": [],
+                                     "notes": [], "sources": []}
 
 
 def _shown(rule: Mapping[str, Any], measurement: Measurement, decision: Decision) -> Sequence[Tested]:
@@ -177,4 +181,5 @@ def value_text(value: float, low: float | None, high: float | None) -> str:
 
 def points_text(item: Mapping[str, Any]) -> str:
     """All points of a check."""
-    return "; ".join(f"{point['label']}: {value_text(point['value'], None, None)}" for point in item["points"]) + f" {item['unit']}".rstrip()
+    told = "; ".join(f"{point['label']}: {value_text(point['value'], None, None)}" for point in item["points"])
+    return f"{told} {item['unit']}".rstrip()

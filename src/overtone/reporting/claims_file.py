@@ -112,7 +112,8 @@ def _paper(paper: str, root: Path | None) -> Any:
 def parse_claims(content: Any, where: str, reported: Mapping[str, Any] | None = None) -> list[Claim]:
     """Check the content of a claim file."""
     data = check("claims", content, where)
-    return [_claim(data["paper"], entry, f"{where}: {entry['id']}", load_reported() if reported is None else reported) for entry in data["claims"]]
+    numbers = load_reported() if reported is None else reported
+    return [_claim(data["paper"], entry, f"{where}: {entry['id']}", numbers) for entry in data["claims"]]
 
 
 def _claim(paper: str, entry: Mapping[str, Any], where: str, reported: Mapping[str, Any]) -> Claim:
@@ -130,7 +131,9 @@ def _claim(paper: str, entry: Mapping[str, Any], where: str, reported: Mapping[s
         except UserError as error:
             raise UserError(f"{where}: published.reported: {error}") from None
     question = _question(entry, where, published=False)
-    checks = tuple(Check(item["title"], item.get("note", ""), _question(item, f"{where}: check", published=True)) for item in entry["checks"])
+    checks = tuple(
+        Check(item["title"], item.get("note", ""), _question(item, f"{where}: check", published=True)) for item in entry["checks"]
+    )
     return Claim(paper, entry, question, checks)
 
 

@@ -26,6 +26,7 @@ from overtone.audits.results import FinishedCell, finished_cells
 from overtone.errors import UserError
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import SPLIT
+from overtone.reporting.page_run import several
 from overtone.reporting.quantities_spread import SeedSpread
 from overtone.study import load_study
 
@@ -71,11 +72,9 @@ def read_side(results: Path) -> Side:
     study = load_study(str(results / "study.json"))
     cells, _ = finished_cells(study, results)
     environments = [item.metrics["environment"] for item in cells]
-    facts = {key: ", ".join(sorted({str(environment[key]) for environment in environments if environment.get(key) is not None})) or "unknown"
-             for key in ("commit", "device", "processor", "threads", "python", "system")}
-    packages = sorted({name for environment in environments for name in environment.get("packages", {})})
-    facts |= {name: ", ".join(sorted({str(environment["packages"][name]) for environment in environments if name in environment.get("packages", {})}))
-              for name in packages}
+    facts = {key: several(environments, key) for key in ("commit", "device", "processor", "threads", "python", "system")}
+    packages = [environment.get("packages", {}) for environment in environments]
+    facts |= {name: several(packages, name) for name in sorted({name for versions in packages for name in versions})}
     return Side(str(results), study.name, facts, {item.cell.key: item for item in cells})
 
 
@@ -94,7 +93,8 @@ def compare_runs(a: Path, b: Path) -> dict[str, Any]:
         "a": {"path": first.path, "study": first.study, "facts": dict(first.facts)},
         "b": {"path": second.path, "study": second.study, "facts": dict(second.facts)},
         "differences": [asdict(item) for item in differences],
-        "only_a": sorted(name for name, pair in groups.items() if not pair[1]), "only_b": sorted(name for name, pair in groups.items() if not pair[0]),
+        "only_a": sorted(name for name, pair in groups.items() if not pair[1]),
+        "only_b": sorted(name for name, pair in groups.items() if not pair[0]),
     }
 
 
@@ -105,7 +105,8 @@ def _difference(group: str, a: Sequence[FinishedCell], b: Sequence[FinishedCell]
         words = [" and ".join(sorted({item.metrics["status"] for item in side})) for side in (a, b)]
         return replace(empty, verdict=OUTCOME if words[0] != words[1] else IDENTICAL, detail=f"A {words[0]}, B {words[1]}")
     means = [float(np.mean([_score(item) for item in side.values()])) for side in ended]
-    base = replace(empty, a=means[0], b=means[1], value=means[1] - means[0], speed=_ratio(ended, "train_tokens_per_s"), memory=_ratio(ended, "peak_bytes"))
+    base = replace(empty, a=means[0], b=means[1], value=means[1] - means[0], speed=_ratio(ended, "train_tokens_per_s"),
+                   memory=_ratio(ended, "peak_bytes"))
     seeds = [seed for seed in sorted(set(ended[0]) & set(ended[1])) if _paired(ended[0][seed], ended[1][seed])]
     return _paired_difference(base, ended, seeds) if seeds else _unpaired_difference(base, ended)
 
@@ -130,7 +131,8 @@ def _unpaired_difference(base: Difference, ended: Sequence[Mapping[int, Finished
     scores = [np.asarray([_score(item) for item in side.values()]) for side in ended]
     counts = [len(values) for values in scores]
     if min(counts) < 2:
-        return replace(base, seeds=min(counts), verdict=INCOMPARABLE, detail="other plans or other tokens, and fewer than two seeds on a side")
+        detail = "other plans or other tokens, and fewer than two seeds on a side"
+        return replace(base, seeds=min(counts), verdict=INCOMPARABLE, detail=detail)
     parts = [float(values.var(ddof=1)) / count for values, count in zip(scores, counts, strict=True)]
     error = math.sqrt(sum(parts))
     value = float(scores[1].mean() - scores[0].mean())
@@ -139,12 +141,16 @@ def _unpaired_difference(base: Difference, ended: Sequence[Mapping[int, Finished
     freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
     reach = float(stdtrit(freedom, 0.975)) * error
     p = float(2 * stdtr(freedom, -abs(value) / error))
-    return replace(base, low=value - reach, high=value + reach, p=p, pairing="seeds", seeds=min(counts), verdict=WITHIN, detail="plans differ")
+    return replace(base, low=value - reach, high=value + reach, p=p, pairing="seeds", seeds=min(counts), verdict=WITHIN,
+                   detail="plans differ")
 
 
 def _with_holm(items: Sequence[Difference]) -> list[Difference]:
     adjusted = statistics.holm([item.p for item in items])
-    return [replace(item, p=p, verdict=EXCEEDS if p is not None and p < ALPHA else item.verdict) for item, p in zip(items, adjusted, strict=True)]
+    return [
+        replace(item, p=p, verdict=EXCEEDS if p is not None and p < ALPHA else item.verdict)
+        for item, p in zip(items, adjusted, strict=True)
+    ]
 
 
 def _paired(a: FinishedCell, b: FinishedCell) -> bool:
@@ -183,6 +189,20 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+_HEADER = ("Group", "A, test bpt", "B, test bpt", "B - A [95% interval]", "p (Holm)", "Seeds", "Speed B/A", "Memory B/A", "Verdict",
+           "Remarks")
+
+
+def _row(item: Mapping[str, Any]) -> list[str]:
+    remarks = [] if item["config"] == "same" else [item["config"]]
+    return [
+        item["group"], formats.number(item["a"], 4), formats.number(item["b"], 4),
+        formats.interval(item["value"], item["low"], item["high"], 4, True), formats.p_value(item["p"]), str(item["seeds"]),
+        formats.number(item["speed"], 2), formats.number(item["memory"], 2), item["verdict"],
+        "; ".join([*remarks, *([item["detail"]] if item["detail"] else [])]),
+    ]
+
+
 def comparison_text(content: Mapping[str, Any]) -> str:
     """The comparison as Markdown: the two runs, then the groups, those that exceed noise first."""
     a, b = content["a"], content["b"]
@@ -190,14 +210,8 @@ def comparison_text(content: Mapping[str, Any]) -> str:
     facts = [["folder", a["path"], b["path"]], ["study", a["study"], b["study"]],
              *([key, a["facts"].get(key, formats.ABSENT), b["facts"].get(key, formats.ABSENT)] for key in keys)]
     order = {EXCEEDS: 0, OUTCOME: 1, INCOMPARABLE: 2, WITHIN: 3, IDENTICAL: 4}
-    rows = [
-        [item["group"], formats.number(item["a"], 4), formats.number(item["b"], 4), formats.interval(item["value"], item["low"], item["high"], 4, True),
-         formats.p_value(item["p"]), str(item["seeds"]), formats.number(item["speed"], 2), formats.number(item["memory"], 2), item["verdict"],
-         "; ".join(part for part in ("" if item["config"] == "same" else item["config"], item["detail"]) if part)]
-        for item in sorted(content["differences"], key=lambda item: order[item["verdict"]])
-    ]
+    rows = [_row(item) for item in sorted(content["differences"], key=lambda item: order[item["verdict"]])]
     counts = {verdict: sum(item["verdict"] == verdict for item in content["differences"]) for verdict in order}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    header = ["Group", "A, test bpt", "B, test bpt", "B - A [95% interval]", "p (Holm)", "Seeds", "Speed B/A", "Memory B/A", "Verdict", "Remarks"]
     only = "".join(f"\nOnly in {side.upper()}: {', '.join(content[f'only_{side}'])}." for side in ("a", "b") if content[f"only_{side}"])
-    return f"{formats.markdown_table(['', 'A', 'B'], facts)}\n\n{formats.markdown_table(header, rows)}\n\n{told}.{only}\n"
+    return f"{formats.markdown_table(['', 'A', 'B'], facts)}\n\n{formats.markdown_table(_HEADER, rows)}\n\n{told}.{only}\n"

@@ -87,7 +87,8 @@ def build(study: Study, study_file: Path, results: Path, reports: Path, cells: l
         measured[relative] = _add_file(crate, path, relative, f"measurement: {relative.split('/', 1)[0]}")
     outputs = [_add_file(crate, path, str(path.relative_to(reports)), "report") for path in _report_files(reports)]
     run = ContextEntity(crate, "#run", {
-        "@type": "CreateAction", "name": f"run of study {study.name}", "description": "corpus, cells, audits, tables, figures, claims, page",
+        "@type": "CreateAction", "name": f"run of study {study.name}",
+        "description": "corpus, cells, audits, tables, figures, claims, page",
         "startTime": min(start for start, _ in spans).isoformat(), "endTime": end.isoformat(),
         "actionStatus": "http://schema.org/CompletedActionStatus",
     })
@@ -109,7 +110,8 @@ def _add_file(crate: ROCrate, source: Path, place: str, description: str) -> Any
 def _report_files(reports: Path) -> list[Path]:
     """The page, the verdicts, the tables' data and the figures as drawings."""
     named = [reports / name for name in ("index.html", "claims.json", "claims.md")]
-    return [path for path in (*named, *sorted((reports / "tables").glob("*.csv")), *sorted((reports / "figures").glob("*.svg"))) if path.is_file()]
+    found = [*named, *sorted((reports / "tables").glob("*.csv")), *sorted((reports / "figures").glob("*.svg"))]
+    return [path for path in found if path.is_file()]
 
 
 def _add_workflow(crate: ROCrate, cells: Iterable[FinishedCell]) -> Any:
@@ -118,7 +120,8 @@ def _add_workflow(crate: ROCrate, cells: Iterable[FinishedCell]) -> Any:
     versions = _values(cells, "commit")
     workflow = crate.add_workflow(root / "Snakefile", "Snakefile", main=True, lang="snakemake", properties={
         "name": "Overtone", "version": ", ".join(versions) or "unknown", "license": {"@id": _LICENSE},
-        "description": "A Snakemake workflow that puts two language-model papers to the test, claim by claim.", "encodingFormat": "text/plain",
+        "description": "A Snakemake workflow that puts two language-model papers to the test, claim by claim.",
+        "encodingFormat": "text/plain",
     })
     parts = [root / "config.yaml", *sorted((root / "workflow").rglob("*.smk")), *sorted((root / "workflow" / "schemas").glob("*.json")),
              root / "workflow" / "corpora.yaml", root / "requirements.lock"]

@@ -74,20 +74,21 @@ def describe_run(study: Study, logs: Path, rows: Sequence[CellRow]) -> Run:
         ("Cells", ", ".join(f"{statuses[status]} {status}" for status in STATUSES if statuses[status]) or "none"),
         ("Tokens trained on", formats.count(sum(item["tokens_seen"] or 0 for item in metrics))),
         ("Training and evaluation of all cells", formats.duration(sum(item["measured"].get("wall_s") or 0 for item in metrics))),
-        ("Commit of the workflow", _several(environments, "commit")),
-        ("Device", _several(environments, "device")),
-        ("Processor", _several(environments, "processor")),
-        ("Cores, threads a cell", f"{_several(environments, 'cores')}, {_several(environments, 'threads')}"),
-        ("System", _several(environments, "system")),
-        ("Python", _several(environments, "python")),
-        ("Overtone", _several(environments, "overtone")),
+        ("Commit of the workflow", several(environments, "commit")),
+        ("Device", several(environments, "device")),
+        ("Processor", several(environments, "processor")),
+        ("Cores, threads a cell", f"{several(environments, 'cores')}, {several(environments, 'threads')}"),
+        ("System", several(environments, "system")),
+        ("Python", several(environments, "python")),
+        ("Overtone", several(environments, "overtone")),
     ]
     names = sorted({name for environment in environments for name in environment.get("packages", {})})
-    packages = [(name, _several([environment.get("packages", {}) for environment in environments], name)) for name in names]
+    packages = [(name, several([environment.get("packages", {}) for environment in environments], name)) for name in names]
     return Run(facts, packages, _jobs(logs))
 
 
-def _several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:
+def several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Every value that the mappings have under a key, sorted; `unknown` for none."""
     found = sorted({str(mapping[key]) for mapping in mappings if mapping.get(key) is not None})
     return ", ".join(found) or "unknown"
 

@@ -150,23 +150,23 @@ def exact(value: float) -> Test:
     return at
 
 
-def lognormal(value: float, log_sd: float | None, samples: int) -> Test:
-    """The test of a positive number whose logarithm has standard deviation `log_sd` (a ratio of times); None: unknown, no interval.
+def lognormal(value: float, log_sd: float | None, freedom: int) -> Test:
+    """The test of a positive number (a ratio of times) whose logarithm has standard deviation `log_sd`, known from `freedom` + 1 repeats.
 
     `log_sd` is the spread of single repeats, not the error of their median: repeats of one process share the machine's load, so
-    they do not average out.
+    they do not average out. None: unknown, no interval.
     """
-    from scipy.special import ndtr, ndtri
+    from scipy.special import stdtr, stdtrit
 
-    reach = float(ndtri(0.975)) * (log_sd or 0.0)
+    reach = float(stdtrit(freedom, 0.975)) * log_sd if log_sd is not None else 0.0
 
     def at(null: float) -> Estimate:
         if log_sd is None:
-            return Estimate(value, None, None, 0.95, null, None, 0, samples, None, None, None)
+            return Estimate(value, None, None, 0.95, null, None, 0, 0, None, None, None)
         if null <= 0 or log_sd == 0:
             p = 1.0 if value == null else 0.0
         else:
-            p = float(2 * ndtr(-abs(math.log(value / null)) / log_sd))
-        return Estimate(value, value * math.exp(-reach), value * math.exp(reach), 0.95, null, p, 0, samples, None, None, None)
+            p = float(2 * stdtr(freedom, -abs(math.log(value / null)) / log_sd))
+        return Estimate(value, value * math.exp(-reach), value * math.exp(reach), 0.95, null, p, 0, 0, None, None, None)
 
     return at

@@ -27,17 +27,15 @@ def _rows(evidence: Evidence, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _log_sd(summary: Mapping[str, Any]) -> float | None:
-    """Standard deviation of the logarithm of one repeat, from the quartiles; None with fewer than 3 repeats."""
-    samples = summary.get("samples")
-    repeats = len(samples) if isinstance(samples, Sequence) else int(samples or 0)
-    return math.log(summary["q75"] / summary["q25"]) / _IQR if repeats >= _REPEATS else None
+def _log_sd(summary: Mapping[str, Any]) -> float:
+    """Standard deviation of the logarithm of one repeat, from the quartiles: a stray repeat does not move it."""
+    return math.log(summary["q75"] / summary["q25"]) / _IQR
 
 
 def _ratio_point(label: str, x: float, above: Mapping[str, Any], below: Mapping[str, Any], source: str) -> Point:
-    spreads = [_log_sd(above), _log_sd(below)]
-    log_sd = None if None in spreads else math.hypot(*(spread or 0.0 for spread in spreads))
-    return Point(label, lognormal(above["median"] / below["median"], log_sd, 0), x, (source,), seeds_matter=False)
+    repeats = min(len(above["samples"]), len(below["samples"]))
+    log_sd = math.hypot(_log_sd(above), _log_sd(below)) if repeats >= _REPEATS else None
+    return Point(label, lognormal(above["median"] / below["median"], log_sd, repeats - 1), x, (source,), seeds_matter=False)
 
 
 def _fastest(rows: Iterable[dict[str, Any]], key: str, **equal: Any) -> dict[int, dict[str, Any]]:
@@ -98,7 +96,8 @@ def throughput_ratio(evidence: Evidence, model: str, baseline: str) -> Measureme
         for name in (model, baseline)
     ]
     source = "benchmarks/throughput.json"
-    points = tuple(_ratio_point(formats.length(at), at, tables[0][at], tables[1][at], source) for at in sorted(set(tables[0]) & set(tables[1])))
+    lengths = sorted(set(tables[0]) & set(tables[1]))
+    points = tuple(_ratio_point(formats.length(at), at, tables[0][at], tables[1][at], source) for at in lengths)
     return Measurement("×", points, _log_trend(points, source))
 
 

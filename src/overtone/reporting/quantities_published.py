@@ -115,7 +115,8 @@ def published_growth_exponent(evidence: Evidence, table: str, column: str) -> Me
 
 
 @published
-def published_arithmetic_rate(evidence: Evidence, rates: list[str], parameters: str, hidden: int, vocabulary: int, device: str) -> Measurement:
+def published_arithmetic_rate(evidence: Evidence, rates: list[str], parameters: str, hidden: int, vocabulary: int,
+                              device: str) -> Measurement:
     """Least arithmetic of a published training rate, as a share of the device's bfloat16 peak: 6 (N - V d) tokens/s / peak.
 
     N - V d: parameters without the input embedding, which is looked up; the recurrence and the optimizer are left out, so this
@@ -195,8 +196,9 @@ def published_attention_cost_growth(evidence: Evidence, table: str) -> Measureme
     """Growth of attention's cost per token from the shortest to the longest length of a table: O(L^2) in all is L a token."""
     lengths = _numbers(evidence, f"{table}.lengths")
     ratio = max(lengths) / min(lengths)
-    return Measurement("×", (_point(f"a token, {formats.length(min(lengths))} to {formats.length(max(lengths))}", ratio, f"{table}.lengths"),),
-                       None, (f"For the whole window it is {ratio**2:g}.",))
+    label = f"a token, {formats.length(min(lengths))} to {formats.length(max(lengths))}"
+    note = f"For the whole window it is {ratio**2:g}."
+    return Measurement("×", (_point(label, ratio, f"{table}.lengths"),), None, (note,))
 
 
 @published

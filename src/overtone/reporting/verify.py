@@ -114,9 +114,11 @@ def _check_tokens(path: Path, metrics: Mapping[str, Any], cell: Cell, tokens: To
             return
     training = cell.config()["training"]
     train = tokens.file(cell, "train")
-    plan = Plan(train.digest, train.tokens, cell.length, training["budget"], training["tokens_per_step"], cell.seed, training["carry_state"])
-    if plan.digest != metrics["plan"]["digest"]:
-        yield Problem(path, "plan", f"{metrics['plan']['digest']} is stored, these tokens and this config give {plan.digest}. Train the cell again.")
+    plan = Plan(train.digest, train.tokens, cell.length, training["budget"], training["tokens_per_step"], cell.seed,
+                training["carry_state"])
+    stored = metrics["plan"]["digest"]
+    if plan.digest != stored:
+        yield Problem(path, "plan", f"{stored} is stored, these tokens and this config give {plan.digest}. Train the cell again.")
 
 
 class TokenDigests:

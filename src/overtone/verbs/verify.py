@@ -21,6 +21,8 @@ def run(args: argparse.Namespace) -> int:
     found = verify(Path(args.results))
     for problem in found.problems:
         print(problem)
+    cells = f"{found.cells} cell{'' if found.cells == 1 else 's'} looked at"
     missing = f", {found.missing} not there yet" if found.missing else ""
-    print(f"{found.cells} cell{'' if found.cells == 1 else 's'} looked at{missing}: {len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}")
+    problems = f"{len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}"
+    print(f"{cells}{missing}: {problems}")
     return 1 if found.problems else 0
