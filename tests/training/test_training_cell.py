@@ -15,6 +15,9 @@ from overtone.files import sha256_file
 from overtone.models import load_checkpoint
 from overtone.study.schema import check
 from overtone.training.cell import train_cell
+from overtone.training.interrupt import Interrupted, StopFlag
+from overtone.training.progress import Progress
+from overtone.training.run import RunState
 
 
 @pytest.fixture
@@ -169,6 +172,41 @@ def test_a_corrupt_token_file_is_named(make_cell, tokens, tmp_path):
     (copy / "train.bin").write_bytes(raw)
     with pytest.raises(UserError, match=r"train\.bin"):
         train_cell(make_cell(), copy, tmp_path / "metrics.json", tmp_path / "state")
+
+
+def test_stopped_while_validating_no_point_of_the_curve_is_lost(make_cell, train, monkeypatch):
+    from overtone.training import cell as module
+
+    undisturbed = train(make_cell(), "undisturbed")
+    stop = StopFlag()
+    real = module.score_region
+
+    def interrupted(*args, **options):
+        stop.signum = 15
+        return real(*args, **options)
+
+    monkeypatch.setattr(module, "score_region", interrupted)
+    with pytest.raises(Interrupted):
+        train(make_cell(), "stopped", stop=stop)
+    monkeypatch.setattr(module, "score_region", real)
+    again = train(make_cell(), "stopped")
+    assert again["measured"]["train_s"] > 0
+    for key in ("validation_curve", "curve", "evaluation", "weights"):
+        assert again[key] == undisturbed[key]
+
+
+def test_a_bar_shows_on_a_terminal_only(capsys, monkeypatch):
+    run = RunState(chain="", micro=1, tokens=50)
+    for terminal in (False, True):
+        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal, raising=False)
+        progress = Progress("a cell")
+        progress.start(100)
+        progress.step(run, 1.0, 0.1)
+        progress.log("a line")
+        progress.close()
+        said = capsys.readouterr().err
+        assert "a line" in said
+        assert ("a cell:" in said) == terminal
 
 
 def test_tensorboard_on_request(make_cell, train, tmp_path):

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -105,6 +106,6 @@ def test_carried_state_gives_each_document_its_whole_past(name, validation):
     region = Region.of(validation)
     carried, _ = score_region(model, region, 1000, 64, batch_tokens=64, carry_state=True)
     starts = [*(int(value) for value in region.document_starts if value < 1000), 1000]
-    for left, right in zip(starts, starts[1:], strict=False):
+    for left, right in pairwise(starts):
         document, _ = naive(model, region.ids[left : right + 1], right - left, right - left)
         np.testing.assert_allclose(carried[left:right], document, rtol=2e-4, atol=2e-5)

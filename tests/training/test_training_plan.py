@@ -23,7 +23,9 @@ def test_equal_fields_give_equal_windows_in_another_process():
         assert told.stdout.split() == [PLAN.digest, "False"]
 
 
-@pytest.mark.parametrize("change", [{"seed": 4}, {"length": 32}, {"corpus_digest": "cd" * 32}, {"budget": 10_000}, {"tokens_per_step": 512}])
+@pytest.mark.parametrize("change", [
+    {"seed": 4}, {"length": 32}, {"corpus_digest": "cd" * 32}, {"budget": 10_000}, {"tokens_per_step": 512}, {"carry_state": True},
+])
 def test_every_field_changes_the_digest(change):
     assert replace(PLAN, **change).digest != PLAN.digest
 

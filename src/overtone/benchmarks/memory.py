@@ -24,6 +24,7 @@ from overtone.benchmarks.child import in_child
 from overtone.benchmarks.settings import add_settings, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
+from overtone.models import architecture
 from overtone.models.attention import ATTENTION_FORMS
 from overtone.provenance import environment
 from overtone.training.memory import MemoryMeter, as_out_of_memory, warm_up
@@ -72,9 +73,7 @@ def subjects(models: list[Candidate], forms: tuple[str, ...]) -> list[Subject]:
     """Every model, the attention models once a form."""
     found = []
     for candidate in models:
-        with torch.device("meta"):
-            attends = hasattr(candidate.build().config, "attention")
-        if attends:
+        if "attention" in architecture(candidate.model).Config.option_names():
             for form in forms:
                 found.append(Subject(replace(candidate, options=candidate.options | {"attention": form}), form))
         else:

@@ -24,7 +24,7 @@ from overtone.training.evaluate import score_region, summarise, target_count
 from overtone.training.interrupt import StopFlag
 from overtone.training.locks import cell_lock
 from overtone.training.loop import CellFailed, Trainer
-from overtone.training.memory import MemoryMeter, as_out_of_memory, warm_up
+from overtone.training.memory import MemoryMeter, OutOfMemory, as_out_of_memory, warm_up
 from overtone.training.metrics import cell_metrics, write_metrics
 from overtone.training.parallel import Ranks
 from overtone.training.plan import Plan
@@ -212,22 +212,18 @@ class _Job:
             windows = np.arange(-(-targets // length))
         if windows is not None:
             windows = np.array_split(windows, self.ranks.world)[self.ranks.rank]
+        losses, hits = np.zeros(targets, dtype=np.float32), np.zeros(targets, dtype=bool)
+        memory: OutOfMemory | None = None
         try:
             losses, hits = score_region(
-                self.model,
-                self.regions[split],
-                targets,
-                length,
-                batch_tokens=BATCH_TOKENS[self.device.type],
-                carry_state=self.protocol.carry_state,
-                windows=windows,
-                between=self.between,
-                autocast=self.trainer.autocast,
+                self.model, self.regions[split], targets, length, batch_tokens=BATCH_TOKENS[self.device.type],
+                carry_state=self.protocol.carry_state, windows=windows, between=self.between, autocast=self.trainer.autocast,
             )
         except Exception as error:
             if (memory := as_out_of_memory(error)) is None:
                 raise
-            raise self.trainer.out_of_memory(memory) from error
+        if self.ranks.worst(int(memory is not None), self.device):
+            raise self.trainer.out_of_memory(memory or OutOfMemory("another rank ran out of memory", None))
         if self.ranks.world > 1:
             both = torch.from_numpy(np.stack([losses, hits.astype(np.float32)])).to(self.device)
             losses, summed = self.ranks.sum(both).cpu().numpy()

@@ -84,24 +84,32 @@ class Trainer:
         self.resume()
         self.model.train()
         points = validation_steps(self.plan.steps, self.protocol.validation_points)
-        first = True
-        while self.run.step < self.plan.steps:
+        resumed_at = self.run.step
+        while True:
+            self.validate_where_due(points, validate)
+            if self.run.step > resumed_at:
+                self.survive()
+            if self.run.step == self.plan.steps:
+                break
             started = time.perf_counter()
             self.take_step()
             took = time.perf_counter() - started
             self.run.train_s += took
-            if not first:
+            if self.run.step > resumed_at + 1:  # the first step of a process warms up
                 self.run.timed_s += took
                 self.run.timed_tokens += len(self.plan.step_starts(self.run.step - 1)) * self.plan.length
-            first = False
-            if self.run.step in points:
-                bpt = validate()
-                if not math.isfinite(bpt):
-                    raise self.diverged("validation loss", bpt)
-                self.run.validation_curve.append({"step": self.run.step, "tokens": self.run.tokens, "bpt": bpt})
-            self.survive()
         if self.run.chain != self.plan.digest:
             raise AssertionError("the windows consumed are not those of the plan")
+
+    def validate_where_due(self, points: set[int], validate: Callable[[], float]) -> None:
+        """Record the validation curve's point of this step, unless it is there already (a run resumed at it)."""
+        curve = self.run.validation_curve
+        if self.run.step not in points or (curve and curve[-1]["step"] == self.run.step):
+            return
+        bpt = validate()
+        if not math.isfinite(bpt):
+            raise self.diverged("validation loss", bpt)
+        curve.append({"step": self.run.step, "tokens": self.run.tokens, "bpt": bpt})
 
     def take_step(self) -> None:
         """One optimizer step: gradients of the step's windows, clipped, AdamW at the scheduled rate."""

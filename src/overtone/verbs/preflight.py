@@ -1,0 +1,26 @@
+"""Check that the study's devices, packages and disk space are here; stops the workflow before anything runs if not.
+
+A study with `device: cuda` on a machine without a usable GPU ends here (exit code 2) instead of training on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from overtone.files import write_json
+from overtone.study import load_study
+from overtone.training.preflight import check_study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `overtone preflight`."""
+    parser.add_argument("--study", required=True, metavar="FILE", help="study.json, a study's YAML, or a study's name")
+    parser.add_argument("--out", required=True, metavar="FILE", help="preflight.json to write")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and write what was found."""
+    found = check_study(load_study(args.study), Path(args.out).parent)
+    write_json(args.out, found)
+    return 0
