@@ -66,7 +66,8 @@ def write_archive(folder: Path, size: int, text: Path | None) -> int:
 def measure(*words: str) -> dict[str, float]:
     """Run a verb; wall and CPU seconds, peak resident bytes."""
     start = time.perf_counter()
-    process = os.posix_spawn(sys.executable, [sys.executable, "-m", "overtone.cli", *words], os.environ)
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    process = os.posix_spawn(sys.executable, [sys.executable, "-m", "overtone.cli", *words], os.environ, file_actions=quiet)
     _, status, usage = os.wait4(process, 0)
     if status:
         sys.exit(f"overtone {' '.join(words)}: failed")
