@@ -50,7 +50,7 @@ def test_a_study_of_ones_own_decides_what_mini_would():
     ({"quantity": {"name": "__import__('os').getpid()", "with": {}}}, "is not known"),
     ({"quantity": {"name": "gap", "with": {"experiments": [], "modle": "x", "baseline": "y"}}}, "parameter of gap: 'modle'.*'model'"),
     ({"quantity": {"name": "gap", "with": {"experiments": [], "model": "x"}}}, "needs the parameter 'baseline'"),
-    ({"quantity": {"name": "published_number", "with": {"path": "x"}}}, "quantity measured in a study: 'published_number'"),
+    ({"quantity": {"name": "published_degradation", "with": {"table": "x", "model": "y"}}}, "quantity measured in a study: 'published_degradation'"),
     ({"exhibits": ["crossovr"]}, "Did you mean 'crossover'"),
     ({"decides": {"mimi": "direction"}}, "study: 'mimi' is not known. Did you mean 'mini'"),
     ({"decides": {"mini": "truth"}}, "decides.mini"),
@@ -167,3 +167,19 @@ def test_published_values_of_the_checks():
     assert values("H22") == [32]
     assert values("H25") == pytest.approx([3.8263 - 14.9658], abs=1e-4)
     assert values("H20")[0] > 0.98
+
+
+def test_the_documentation_names_every_quantity_with_its_parameters():
+    import inspect
+
+    from overtone.reporting.claims_file import load_quantities
+    from overtone.study.load import workflow_root
+
+    text = (workflow_root() / "docs" / "claims.md").read_text(encoding="utf-8")
+    for name, item in load_quantities().items():
+        row = next((line for line in text.splitlines() if line.startswith(f"| `{name}` |")), "")
+        for parameter in list(inspect.signature(item.function).parameters)[1:]:
+            assert parameter in row, (name, parameter)
+    used = {claim.question.quantity.name for claim in load_claims(PAPERS)} | {
+        check.question.quantity.name for claim in load_claims(PAPERS) for check in claim.checks}
+    assert used == set(load_quantities()), "a quantity that no claim asks for"

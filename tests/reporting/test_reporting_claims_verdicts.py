@@ -216,3 +216,45 @@ def test_the_full_study_has_every_kind_of_verdict(claims):
     assert {"reproduced", "contradicted", "inconclusive", "not measured here", "self-inconsistent"} == {
         claim["verdict"] for claim in claims.values()}
     assert study_data()["study"] == "factory"
+
+
+def memory_study(root, rows, longest):
+    content = {"rows": [{"architecture": name, "attention": None, "length": length, "peak_bytes": peak, "status": "ok"}
+                        for name, table in rows.items() for length, peak in table.items()],
+               "longest": [{"architecture": name, "attention": None, "limit_bytes": 1, "length": length, "search_ended": ended}
+                           for name, (length, ended) in longest.items()]}
+    for row in content["rows"]:
+        if row["architecture"] == "transformer":
+            row["attention"] = "sdpa"
+    write_json(root / "benchmarks" / "memory.json", content)
+    return decided(root)
+
+
+def test_memory_exponents_and_longest_lengths(tmp_path):
+    root = write_results(tmp_path, small_study(), always_ok)
+    lengths = (256, 512, 1024, 2048, 4096, 4200)  # the last one as a search for the longest length leaves it
+    found = memory_study(root, {"harmonic": {n: 10**7 + 9000 * n + (n % 7) * 1000 for n in lengths},
+                                "transformer": {n: 10**7 + 4 * n * n for n in lengths}},
+                         {"harmonic": (8192, False), "transformer": (4096, False), "mamba": (7000, False)})
+    assert found["H8"]["value"] == pytest.approx(1, abs=0.02)
+    assert found["H8"]["verdict"] == "reproduced"
+    assert found["H7"]["value"] == pytest.approx(2, abs=0.02)
+    assert found["H7"]["measured_verdict"] == "reproduced"
+    assert [point["value"] for point in found["H6"]["points"]] == [2.0, pytest.approx(8192 / 7000)]
+    assert found["H6"]["measured_verdict"] == "contradicted"  # 17% longer than Mamba is within what the search can tell
+    found = memory_study(root, {}, {"harmonic": (65536, True), "transformer": (65536, True), "mamba": (4096, False)})
+    assert [point["label"] for point in found["H6"]["points"]] == ["against mamba"]
+    assert "where the search ended" in found["H6"]["notes"][0]
+    assert found["H8"]["verdict"] == "not measured here"
+
+
+def test_few_repeats_of_a_time_decide_nothing(tmp_path):
+    root = write_results(tmp_path, small_study(), always_ok)
+    content = read_json(root / "benchmarks" / "decode.json")
+    assert decided(root)["R9"]["verdict"] == "reproduced"
+    for row in content["rows"]:
+        row["ms_per_token"]["samples"] = row["ms_per_token"]["samples"][:2]
+    write_json(root / "benchmarks" / "decode.json", content)
+    found = decided(root)["R9"]
+    assert found["verdict"] == "inconclusive"
+    assert "three repeats" in found["power"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from overtone.errors import UserError, unknown_name
@@ -146,6 +146,16 @@ def exact(value: float) -> Test:
 
     def at(null: float) -> Estimate:
         return Estimate(value, value, value, 0.95, null, 1.0 if value == null else 0.0, 0, 0, None, None, None)
+
+    return at
+
+
+def shifted(test: Test, constant: float) -> Test:
+    """The test of a value plus a constant."""
+    def at(null: float) -> Estimate:
+        found = test(null - constant)
+        low, high = (None if edge is None else edge + constant for edge in (found.low, found.high))
+        return replace(found, value=found.value + constant, low=low, high=high, null=null)
 
     return at
 

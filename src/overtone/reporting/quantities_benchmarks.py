@@ -11,12 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 from overtone.reporting import formats
-from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, exact, lognormal, quantity
+from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, exact, lognormal, quantity, shifted
 from overtone.reporting.quantities_spread import regression_slope
 from overtone.study.cells import COORDINATES
 
 _IQR = 1.349  # interquartile range of a normal distribution, in standard deviations
 _REPEATS = 3  # fewer say nothing about their spread
+_APART = 1.5  # lengths whose memory is compared
 
 
 def _rows(evidence: Evidence, name: str) -> list[dict[str, Any]]:
@@ -116,35 +117,46 @@ def token_cost_exponent(evidence: Evidence, architecture: str) -> Measurement:
 def memory_exponent(evidence: Evidence, architecture: str, attention: str | None = None) -> Measurement:
     """Exponent of growth of peak training memory with length, free of any constant part: 1 for a + bL, 2 for a + bL^2.
 
-    The slope of log2(M(rL) - M(L)) in log2 L over neighbouring lengths. attention: the kernel (None: whichever is listed first).
+    1 + the slope of log2((M2 - M1) / (L2 - L1)) in log2((L1 + L2) / 2) over neighbouring lengths at least `_APART` times apart: closer
+    ones, as a search for the longest length tries them, differ by noise. attention: the kernel, where a model has one.
     """
-    rows = [row for row in _rows(evidence, "memory") if row["architecture"] == architecture and row["status"] == "ok"]
-    kinds = [row.get("attention") for row in rows]
-    kind = attention if attention is not None else next(iter(kinds), None)
-    sizes = sorted((row["length"], row["peak_bytes"]) for row in rows if row.get("attention") == kind)
-    steps = [(low[0], high[1] - low[1]) for low, high in pairwise(sizes)]
-    if len(steps) < 2 or any(step <= 0 for _, step in steps):
+    measured = sorted((row["length"], row["peak_bytes"]) for row in _rows(evidence, "memory")
+                      if (row["architecture"], row["status"]) == (architecture, "ok") and attention in (None, row["attention"]))
+    kept: list[tuple[int, int]] = []
+    for length, peak in measured:
+        if not kept or length >= _APART * kept[-1][0]:
+            kept.append((length, peak))
+    secants = [((low[0] + high[0]) / 2, (high[1] - low[1]) / (high[0] - low[0])) for low, high in pairwise(kept)]
+    if len(secants) < 2 or any(secant <= 0 for _, secant in secants):
         raise NotMeasuredError(f"Peak memory of {architecture} does not grow over at least three lengths.")
-    slope = regression_slope([math.log2(length) for length, _ in steps], [math.log2(step) for _, step in steps])
-    return Measurement("", (Point(f"exponent, {formats.length(sizes[0][0])} to {formats.length(sizes[-1][0])}", slope, None,
-                                  ("benchmarks/memory.json",), False),))
+    slope = regression_slope([math.log2(length) for length, _ in secants], [math.log2(secant) for _, secant in secants])
+    label = f"exponent, {formats.length(kept[0][0])} to {formats.length(kept[-1][0])}"
+    return Measurement("", (Point(label, shifted(slope, 1.0), None, ("benchmarks/memory.json",), False),))
 
 
 @quantity
 def longest_length_ratio(evidence: Evidence, model: str, others: list[str]) -> Measurement:
-    """Longest length at which the model trains within the memory limit over that of each other one (its best attention)."""
+    """Longest length at which the model trains within the memory limit over that of each other one (its best attention).
+
+    Where the search ended before either ran out of memory there is nothing to compare.
+    """
     found = evidence.measured.benchmark("memory")
     if not found or not found.get("longest"):
         raise NotMeasuredError("The study does not look for the longest length that trains.")
-    reach: dict[str, int] = {}
+    best: dict[str, dict[str, Any]] = {}
     for row in found["longest"]:
-        reach[row["architecture"]] = max(reach.get(row["architecture"], 0), int(row["length"] or 0))
-    if not reach.get(model):
+        if row["length"] and row["length"] > best.get(row["architecture"], {"length": 0})["length"]:
+            best[row["architecture"]] = row
+    if model not in best:
         raise NotMeasuredError(f"The memory benchmark has no longest length of {model}.")
-    return Measurement("×", tuple(
-        Point(f"against {name}", exact(reach[model] / reach[name]), None, ("benchmarks/memory.json",), False)
-        for name in others if reach.get(name)
-    ))
+    points, notes = [], []
+    for name in (name for name in others if name in best):
+        if best[model].get("search_ended") and best[name].get("search_ended"):
+            notes.append(f"{model} and {name} both train at {formats.length(best[name]['length'])}, where the search ended.")
+        else:
+            ratio = best[model]["length"] / best[name]["length"]
+            points.append(Point(f"against {name}", exact(ratio), None, ("benchmarks/memory.json",), False))
+    return Measurement("×", tuple(points), None, tuple(notes))
 
 
 @quantity

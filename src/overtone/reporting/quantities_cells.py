@@ -16,6 +16,7 @@ from overtone.reporting.quantities import (
     exact,
     quantity,
     reported_value,
+    shifted,
 )
 from overtone.reporting.quantities_paired import cell_frame, compare, labels, trained
 from overtone.reporting.statistics import Estimate
@@ -35,20 +36,10 @@ def gap_against_published(evidence: Evidence, experiments: list[str], model: str
     published = {length: value for length, value in zip(printed["lengths"], printed["gap_h_tf_pct"], strict=True) if value is not None}
     found = compare(evidence, experiments, (baseline, model), statistics.gap, "points")
     points = [
-        Point(point.label, _minus(point.at, published[int(point.x)]), point.x, point.sources)
+        Point(point.label, shifted(point.at, -published[int(point.x)]), point.x, point.sources)
         for point in found.points if point.x is not None and int(point.x) in published
     ]
     return Measurement("points", tuple(points), None, found.notes, found.lost)
-
-
-def _minus(test: Test, constant: float) -> Test:
-    def at(null: float) -> Estimate:
-        found = test(null + constant)
-        low, high = (None if edge is None else edge - constant for edge in (found.low, found.high))
-        return Estimate(found.value - constant, low, high, found.level, null, found.p, found.seeds, found.windows, found.seed_sd,
-                        found.window_se, found.effect)
-
-    return at
 
 
 @quantity

@@ -36,12 +36,6 @@ def _by_length(evidence: Evidence, table: str, *names: str) -> Iterator[tuple[fl
 
 
 @published
-def published_number(evidence: Evidence, path: str) -> Measurement:
-    """A published number as it is."""
-    return Measurement("", (_point(path.rsplit(".", 1)[-1], float(reported_value(evidence.reported, path)), path),))
-
-
-@published
 def published_ratio(evidence: Evidence, numerator: str, denominator: str) -> Measurement:
     """One published number divided by another."""
     top, bottom = (float(reported_value(evidence.reported, path)) for path in (numerator, denominator))
