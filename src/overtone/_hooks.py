@@ -54,7 +54,7 @@ class _AutoFinder:
         """The module's own spec with `_PreparingLoader`; None for every other module."""
         if name != AUTO:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _PreparingLoader(spec.loader)  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class _PreparingLoader:
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As the module's own loader does."""
-        return self.loader.create_module(spec)  # type: ignore[no-any-return]
+        return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module, then prepare it."""

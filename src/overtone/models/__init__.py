@@ -18,7 +18,7 @@ _HOMES = {
     "load_checkpoint": "checkpoint", "save_checkpoint": "checkpoint",
     "from_hf": "conversion", "to_hf": "conversion",
 }
-__all__ = list(_HOMES)  # noqa: PLE0605
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,7 @@ def to_hf(model: LanguageModel) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
     c: Any = model.config
+    theirs: Any
     if isinstance(model, Llama):
         table, theirs = _LLAMA, LlamaForCausalLM(LlamaConfig(
             vocab_size=c.vocab_size, hidden_size=c.hidden, intermediate_size=c.intermediate, num_hidden_layers=c.layers,

@@ -30,6 +30,7 @@ from overtone.models.base import LanguageModel, ModelConfig, State
 from overtone.ops import linear_scan
 
 PUBLISHED_TIMESCALES = (4.0, 32.0, 128.0)
+LARGEST_LOGIT = 15.0  # of a gate; beyond 17, float32 would round the decay to exactly 1 and the state would never change again
 TAU_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -43,9 +44,11 @@ class HarmonicConfig(ModelConfig):
     flat_timescales: bool = False  # ablation: one centre, the geometric mean, for all levels
     raw_hidden_states: bool = False  # ablation: e_l = o_l, no P
     bounded_timescales: bool = False  # tau of every gate stays between centre / spread and centre * spread
+    ffn: int | None = None  # inner width of a level's output; None: 4 d
     stride: tuple[int, ...] | int = 1  # level l runs on blocks of stride[l - 1] tokens; a number k means 1, k, k^2, ...
 
     def __post_init__(self) -> None:
+        self.ffn = 4 * self.hidden if self.ffn is None else self.ffn
         if self.levels < 1:
             raise UserError(f"harmonic: levels: {self.levels} found, at least 1 expected.")
         if self.timescales is None:
@@ -85,7 +88,7 @@ class HarmonicLevel(nn.Module):
         self.gate = nn.Linear(d, d)  # G_l
         self.drive = nn.Linear(d if level == 0 else 2 * d, d)  # U_l
         self.norm = nn.RMSNorm(d, eps=1e-6)
-        self.ffn_in, self.ffn_out = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+        self.ffn_in, self.ffn_out = nn.Linear(d, cast(int, config.ffn)), nn.Linear(cast(int, config.ffn), d)
         predicts = level < config.levels - 1 and not config.raw_hidden_states
         self.predict = nn.Linear(d, d, bias=False) if predicts else None  # P_l
         centre, spread = config.centre(level), config.spread
@@ -111,7 +114,7 @@ class HarmonicLevel(nn.Module):
         return self._decay_of_logit(logit)
 
     def _decay_of_logit(self, logit: Tensor) -> Tensor:
-        share = torch.sigmoid(logit)
+        share = torch.sigmoid(logit.clamp(-LARGEST_LOGIT, LARGEST_LOGIT))
         return self.fastest + (self.slowest - self.fastest) * share if self.bounded else share
 
     def recurrence(self, x: Tensor, below: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -138,6 +141,7 @@ class Harmonic(LanguageModel):
 
     name = "harmonic"
     Config = HarmonicConfig
+    width_option = "ffn"
     config: HarmonicConfig
 
     def __init__(self, config: HarmonicConfig):

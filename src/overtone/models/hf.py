@@ -24,7 +24,6 @@ from overtone.models.checkpoint import config_dict
 from overtone.models.checkpoint_names import class_stem
 from overtone.models.hf_cache import StateCache, spans
 from overtone.models.hf_config import OvertoneConfig, config_class, register_configs
-from overtone.models.hf_tokenizer import save_hf_tokenizer
 from overtone.models.registry import architecture_names, build_model
 
 # Earlier transformers 5 call the argument and the output that carry the cache past_key_values.
@@ -85,7 +84,8 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100)
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, **({CACHE_ARGUMENT: cache} if use_cache else {}))
+        carried: dict[str, Any] = {CACHE_ARGUMENT: cache} if use_cache else {}
+        output = CausalLMOutputWithPast(loss=loss, logits=cast(torch.FloatTensor, logits), **carried)
         return output if return_dict in (None, True) else output.to_tuple()
 
     def _read(self, ids: Tensor, mask: Tensor | None, cache: StateCache | None, keep: int) -> Tensor:
@@ -132,7 +132,7 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         features, after = self.model.features(ids, state, return_state=True)
         return F.linear(features[:, -kept:], self.model.head_weight), after
 
-    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], generation_mode: Any, batch_size: int,
+    def _prepare_cache_for_generation(self, generation_config: Any,  # type: ignore[override] model_kwargs: dict[str, Any], generation_mode: Any, batch_size: int,
                                       max_cache_length: int) -> None:
         if generation_config.use_cache is not False and model_kwargs.get(CACHE_ARGUMENT) is None:
             model_kwargs[CACHE_ARGUMENT] = StateCache(max_cache_length)

@@ -23,8 +23,8 @@ class StateCache(Cache):
     is_compileable = False
     is_croppable = False
     is_initialized = True
-    is_sliding = (False,)
-    is_linear = (False,)  # generate() then passes only the tokens that this cache has not seen
+    is_sliding = [False]  # noqa: RUF012
+    is_linear = [False]  # noqa: RUF012 generate() then passes only the tokens that this cache has not seen
 
     def __init__(self, max_length: int | None = None):
         super().__init__(layers=[])

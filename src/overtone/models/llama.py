@@ -13,7 +13,6 @@ Source: Touvron et al. 2023 (arXiv 2302.13971); GQA, Ainslie et al. 2023 (arXiv 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -94,14 +93,6 @@ class Llama(LanguageModel):
         self.blocks = nn.ModuleList(LlamaBlock(config, layer) for layer in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden, config.norm_eps)
         self.head_dimension = config.hidden // cast(int, config.heads)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """Normal with deviation 0.02, the maps into the residual stream smaller by sqrt(2 layers)."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                into_stream = name.endswith((".o.weight", ".down.weight"))
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.layers) if into_stream else 0.02)
 
     def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
         """norm(x) after the last block, (B, L, d)."""

@@ -88,7 +88,7 @@ class MambaBlock(nn.Module):
         u, z = self.in_proj(self.norm(x)).chunk(2, dim=-1)  # (B, D_in)
         window = torch.cat([before.tensors[f"conv{self.layer}"].to(u.dtype), u.unsqueeze(1)], dim=1)  # (B, d_conv, D_in)
         after.tensors[f"conv{self.layer}"] = window[:, 1:]
-        u = F.silu((window * self.conv.weight.squeeze(1).T).sum(1) + self.conv.bias)
+        u = F.silu((window * self.conv.weight.squeeze(1).T).sum(1) + cast(Tensor, self.conv.bias))
         delta, a, b, c = self.selection(u)
         wide = u.to(delta.dtype)
         decay = torch.exp(delta.unsqueeze(-1) * a)  # (B, D_in, N)

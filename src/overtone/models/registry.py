@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, cast
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from overtone.errors import UserError, unknown_name
 
@@ -74,6 +75,12 @@ def build_model(name: str, *, vocab_size: int, hidden: int, seed: int | None = N
     for option in options:
         if option not in found.Config.option_names():
             raise unknown_name(f"{name}: option", option, found.Config.option_names())
+    hints = get_type_hints(found.Config)
+    for option, value in options.items():
+        if not _fits(value, hints[option]):
+            hint = hints[option]
+            expected = str(hint).replace("None", "null") if get_args(hint) else hint.__name__
+            raise UserError(f"{name}: {option}: {value!r} found, {expected} expected.")
     for key, size in (("vocab_size", vocab_size), ("hidden", hidden)):
         if size < 1:
             raise UserError(f"{name}: {key}: {size} found, at least 1 expected.")
@@ -83,6 +90,20 @@ def build_model(name: str, *, vocab_size: int, hidden: int, seed: int | None = N
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return found(config)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value read from YAML or JSON is of an option's type: whole numbers pass for float, lists for tuple, bool only for bool."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        parts = get_args(hint)
+        one_type = parts[-1] is Ellipsis
+        return isinstance(value, list | tuple) and (one_type or len(value) == len(parts)) and all(
+            _fits(item, parts[0] if one_type else part) for item, part in zip(value, parts[:1] * len(value) if one_type else parts, strict=True))
+    if isinstance(value, bool) or hint is bool:
+        return isinstance(value, bool) and hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def build_for_cell(cell: Cell, vocab_size: int) -> LanguageModel:

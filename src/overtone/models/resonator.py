@@ -52,8 +52,8 @@ class ResonatorConfig(ModelConfig):
             raise UserError(f"resonator: heads: {self.heads} found, a divisor of hidden ({self.hidden}) expected.")
         if self.intermediate is None:
             self.intermediate = max(8, 8 * round(self.hidden / 3))
-        self.half_lives, self.periods = (float(v) for v in self.half_lives), (float(v) for v in self.periods)  # type: ignore[assignment]
-        self.half_lives, self.periods = tuple(self.half_lives), tuple(self.periods)
+        self.half_lives = (float(self.half_lives[0]), float(self.half_lives[1]))
+        self.periods = (float(self.periods[0]), float(self.periods[1]))
         if not 0 < self.half_lives[0] <= self.half_lives[1] < LONGEST_HALF_LIFE:
             raise UserError(f"resonator: half_lives: {self.half_lives} found, 0 < shortest <= longest < {LONGEST_HALF_LIFE:.0f} expected.")
         if not 2 <= self.periods[0] <= self.periods[1]:
@@ -171,14 +171,6 @@ class Resonator(LanguageModel):
         super().__init__(config)
         self.blocks = nn.ModuleList(ResonatorBlock(config, layer) for layer in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden, config.norm_eps)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """Normal with deviation 0.02, the maps into the residual stream smaller by sqrt(2 layers), as the attention twin starts."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2 and not name.endswith(("coupling", "local")):
-                into_stream = name.endswith(("out.weight", "down.weight"))
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.layers) if into_stream else 0.02)
 
     def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
         """norm(x) after the last block, (B, L, d)."""

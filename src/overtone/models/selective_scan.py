@@ -41,16 +41,17 @@ def selective_scan(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, in
 
 def _chunked(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     outputs = []
-    for pieces in zip(*(item.split(CHUNK, dim=1) for item in (u, delta, b, c)), strict=True):
+    for u_piece, delta_piece, b_piece, c_piece in zip(*(item.split(CHUNK, dim=1) for item in (u, delta, b, c)), strict=True):
+        inputs = (u_piece, delta_piece, a, b_piece, c_piece, h)
         if torch.is_grad_enabled():
-            y, h = checkpoint(_chunk, *pieces, a, h, use_reentrant=False, preserve_rng_state=False)
+            y, h = checkpoint(_chunk, *inputs, use_reentrant=False, preserve_rng_state=False)
         else:
-            y, h = _chunk(*pieces, a, h)
+            y, h = _chunk(*inputs)
         outputs.append(y)
     return torch.cat(outputs, dim=1), h
 
 
-def _chunk(u: Tensor, delta: Tensor, b: Tensor, c: Tensor, a: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+def _chunk(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     decay = torch.exp(delta.unsqueeze(-1) * a)  # (B, chunk, D, N)
     drive = (delta * u).unsqueeze(-1) * b.unsqueeze(2)
     states, last = linear_scan(decay.flatten(2), drive.flatten(2), h.flatten(1), return_final=True)

@@ -48,17 +48,18 @@ def _float(context: Any, value: Any) -> Any:
 
 
 def _exp(x):  # type: ignore[no-untyped-def]
-    """exp(x) for x <= 0; 0 below the smallest normal number."""
+    """exp(x) for x <= 0; what is below exp(-87), 1.6e-38, becomes that."""
     raise NotImplementedError
 
 
 @numba.njit(fastmath=_NO_REORDERING)
 def _exp32(x):  # type: ignore[no-untyped-def]
     one = np.float32(1.0)
-    y = max(x * np.float32(1.4426950408889634), np.float32(-126.0))
+    x = max(x, np.float32(-87.0))
     shifter = np.float32(12582912.0)  # 1.5 * 2^23: adding it rounds to a whole number, kept in the low bits
-    shifted = y + shifter
-    f = (y - (shifted - shifter)) * np.float32(0.6931471805599453)  # |f| <= ln 2 / 2
+    shifted = x * np.float32(1.4426950408889634) + shifter
+    k = shifted - shifter  # exp(x) = 2^k exp(f), |f| <= ln 2 / 2; ln 2 in two parts, the first exact in few bits
+    f = x - k * np.float32(0.693359375) - k * np.float32(-2.12194440e-4)
     p = np.float32(1 / 720)
     p = p * f + np.float32(1 / 120)
     p = p * f + np.float32(1 / 24)
@@ -186,7 +187,7 @@ class SelectiveScan(torch.autograd.Function):
         return y, state.transpose(1, 2)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> tuple[Tensor, ...]:
         """Gradients for u, delta, a, b, c and the initial state."""
         u, delta, a, b, c, kept = ctx.saved_tensors
         carry = dlast.transpose(1, 2).clone(memory_format=torch.contiguous_format)

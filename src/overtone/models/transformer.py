@@ -13,7 +13,6 @@ print. Source: Vaswani et al. 2017, pre-norm as in GPT-2; RoPE, Su et al. 2021.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -76,16 +75,6 @@ class Transformer(LanguageModel):
         super().__init__(config)
         self.blocks = nn.ModuleList(TransformerBlock(config, layer) for layer in range(config.layers))
         self.head_dimension = config.hidden // cast(int, config.heads)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """GPT-2's scheme: normal with deviation 0.02, the maps into the residual stream smaller by sqrt(2 layers)."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                into_stream = name.endswith(("out.weight", "ffn_out.weight"))
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.layers) if into_stream else 0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
 
     def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
         """The residual stream after the last block, (B, L, d)."""
