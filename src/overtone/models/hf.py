@@ -132,8 +132,9 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         features, after = self.model.features(ids, state, return_state=True)
         return F.linear(features[:, -kept:], self.model.head_weight), after
 
-    def _prepare_cache_for_generation(self, generation_config: Any,  # type: ignore[override] model_kwargs: dict[str, Any], generation_mode: Any, batch_size: int,
-                                      max_cache_length: int) -> None:
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config: Any, model_kwargs: dict[str, Any], generation_mode: Any, batch_size: int, max_cache_length: int
+    ) -> None:
         if generation_config.use_cache is not False and model_kwargs.get(CACHE_ARGUMENT) is None:
             model_kwargs[CACHE_ARGUMENT] = StateCache(max_cache_length)
 
