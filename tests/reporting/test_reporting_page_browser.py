@@ -198,3 +198,12 @@ def test_print_shows_every_claim(opened):
     opened.execute_script("dispatchEvent(new Event('afterprint'))")
     assert (closed, drawn) == ([], 0)
     assert opened.find_elements("css selector", "details.claim[open]") == []
+
+
+def test_paper_is_wide_enough_for_every_table(opened):
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 760, "height": 1100, "deviceScaleFactor": 1, "mobile": False})
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    opened.execute_script("for (const item of document.querySelectorAll('details.claim')) item.open = true")
+    opened.execute_async_script("setTimeout(arguments[0], 200)")
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= 760
+    assert not by_id(opened, "filter").is_displayed()

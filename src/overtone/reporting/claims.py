@@ -112,8 +112,7 @@ def _absent(question: Question, reason: str) -> dict[str, Any]:
 def _shown(rule: Mapping[str, Any], measurement: Measurement, decision: Decision) -> Sequence[Tested]:
     if rule["kind"] != "growth":
         return decision.tested
-    estimates = [point.at(0.0) for point in measurement.points]
-    return [Tested(point, estimate, estimate.p, True) for point, estimate in zip(measurement.points, estimates, strict=True)]
+    return [Tested(point, point.at(0.0), None, True) for point in measurement.points]  # the rule tests the trend, not them
 
 
 def _unit(rule: Mapping[str, Any], measurement: Measurement, decision: Decision) -> str:

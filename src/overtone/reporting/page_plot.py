@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LEFT, RIGHT, ROW, TOP, BOTTOM = 190, 24, 24, 12, 34  # pixels of the drawing
-WIDTH = 640
+LEFT, RIGHT, ROW, TOP, BOTTOM = 165, 20, 24, 12, 36  # pixels of the drawing
+WIDTH = 470
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ def _scale(low: float, high: float) -> tuple[float, float, float]:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 28 else f"{label[:27]}…"
+    return label if len(label) <= 26 else f"{label[:25]}…"
