@@ -135,7 +135,7 @@ def escape_markdown(words: str) -> str:
 
 
 def _numeric(column: Sequence[str]) -> bool:
-    shown = [words for words in column if words not in (ABSENT, "")]
+    shown = [words for words in column if words not in (ABSENT, "", "oom", "diverged")]
     return bool(shown) and all(words[0].isdigit() or words[0] in "+-<" for words in shown)
 
 

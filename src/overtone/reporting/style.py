@@ -37,7 +37,7 @@ mpl.rcParams.update({
     "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.linewidth": 0.7,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": LIGHT, "grid.linewidth": 0.5,
     "axes.axisbelow": True, "axes.titlelocation": "left", "axes.titleweight": "bold", "lines.linewidth": 1.5, "lines.markersize": 5,
-    "legend.frameon": False, "figure.dpi": 100, "savefig.dpi": DPI, "pdf.fonttype": 42, "svg.fonttype": "path",
+    "legend.frameon": False, "figure.dpi": DPI, "savefig.dpi": DPI, "text.hinting": "none", "pdf.fonttype": 42, "svg.fonttype": "path",
     "svg.hashsalt": "overtone", "path.simplify": True, "figure.constrained_layout.h_pad": 0.06, "figure.constrained_layout.w_pad": 0.06,
 })
 
@@ -92,14 +92,19 @@ def token_axis(axis: Axes, values: Iterable[float], label: str = "Length (tokens
     axis.set_xlabel(label)
     if not ticks:
         return
-    parent = axis.get_figure()
-    assert isinstance(parent, Figure)
-    room = axis.get_position().width * parent.get_size_inches()[0] * 0.62  # labels and margins take the rest of a panel
-    axis.xaxis.set_major_locator(FixedLocator(apart(ticks, math.floor(room / 0.3))))
+    room = _panel(axis)[0] - 1.3  # axis and direct labels take the rest
+    axis.xaxis.set_major_locator(FixedLocator(apart(ticks, max(2, math.floor(room / 0.26)))))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formats.length(round(value))))
     if ticks[0] == ticks[-1]:
         axis.set_xlim(ticks[0] / 2, ticks[0] * 2)
+
+
+def _panel(axis: Axes) -> tuple[float, float]:
+    """Width and height in inches of the panel that the axes and their labels share."""
+    parent, spec = axis.figure, axis.get_subplotspec()
+    rows, columns = (spec.get_gridspec().nrows, spec.get_gridspec().ncols) if spec else (1, 1)
+    return parent.bbox.width / parent.dpi / columns, parent.bbox.height / parent.dpi / rows
 
 
 def apart(ticks: Sequence[float], most: int) -> list[float]:
@@ -159,14 +164,14 @@ def series(axis: Axes, x: Sequence[float], y: Sequence[float], drawn: Look, **op
 
 
 def end_labels(axis: Axes, labels: Sequence[tuple[float, str, str]], gap: float = 0.03) -> None:
-    """Direct labels right of the axes at the heights (y, text, colour), moved apart where they would touch."""
+    """Direct labels right of the axes at the heights (y, text, colour), moved apart where they would touch.
+
+    Call it when everything is drawn, on axes that share a scale too: the heights follow the limits.
+    """
     known = [item for item in labels if not formats.absent(item[0]) and math.isfinite(item[0])]
     if not known:
         return
-    parent = axis.get_figure()
-    assert isinstance(parent, Figure)
-    parent.draw_without_rendering()
-    height = axis.get_window_extent().height / parent.dpi * 72
+    height = 72 * max(1.0, _panel(axis)[1] - 0.75)  # points; title and labels take the rest
     spacing = 1.25 * float(mpl.rcParams["legend.fontsize"]) / height
     at = [axis.transAxes.inverted().transform(axis.transData.transform((axis.get_xlim()[1], y)))[1] for y, _, _ in known]
     for (_, words, color), position in zip(known, spread(at, spacing), strict=True):
@@ -243,6 +248,9 @@ def save(drawn: Figure, folder: StrPath, name: str) -> None:
         "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": "overtone"},
         "svg": {"Date": None, "Creator": "overtone"}, "png": {"Software": None},
     }
+    for _ in range(2):  # the second pass sees the ticks of the first
+        drawn.draw_without_rendering()
+    drawn.set_layout_engine("none")  # laid out once, not once a format
     for suffix, metadata in clean.items():
         with atomic_path(Path(folder) / f"{name}.{suffix}") as temporary:
             drawn.savefig(temporary, format=suffix, metadata=metadata)

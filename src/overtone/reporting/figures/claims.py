@@ -12,24 +12,24 @@ from overtone.reporting.collect import each
 from overtone.reporting.figures.data import need
 
 VERDICTS = {"reproduced": (style.GREEN, "o"), "contradicted": (style.VERMILION, "X"), "inconclusive": (style.ORANGE, "D"),
-            "self-inconsistent": (style.PURPLE, "v"), "not measured": (style.GREY, "_")}
+            "self-inconsistent": (style.PURPLE, "v"), "not measured here": (style.GREY, "_"), "no verdict": (style.GREY, ".")}
+_HEADS = {"reproduced": "repro-\nduced", "contradicted": "contra-\ndicted", "inconclusive": "incon-\nclusive",
+          "self-inconsistent": "self-in-\nconsistent", "not measured here": "not\nmeasured", "no verdict": "no\nverdict"}
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
     """Columns of verdicts; the claim's words beside its id."""
-    need(data, ["id", "statement", "verdict"], name)
+    need(data, ["id", "title", "verdict"], name)
     drawn, (axis,) = style.figure(height=0.8 + 0.28 * len(data))
-    columns = list(VERDICTS)
+    columns = [item for item in VERDICTS if item != "no verdict" or item in set(data["verdict"])]
     for y, row in enumerate(each(data)):
-        verdict = "not measured" if str(row.verdict).startswith("not measured") else str(row.verdict)
-        color, marker = VERDICTS.get(verdict, (style.INK, "o"))
-        x = columns.index(verdict) if verdict in columns else len(columns) - 1
-        axis.plot([x], [y], marker=marker, color=color, markersize=8, markeredgecolor="white" if marker != "_" else color, linestyle="none")
-    words = [f"{row.id}  {textwrap.shorten(str(row.statement), 56, placeholder='…')}" for row in each(data)]
+        color, marker = VERDICTS[row.verdict]
+        axis.plot([columns.index(row.verdict)], [y], marker=marker, color=color, markersize=8, linestyle="none",
+                  markeredgecolor=color if marker in "_." else "white")
+    words = [f"{row.id}  {textwrap.shorten(str(row.title), 62, placeholder='…')}" for row in each(data)]
     axis.set_yticks(range(len(data)), [item.replace("$", r"\$") for item in words], fontsize=7)
     axis.set_ylim(len(data) - 0.5, -0.5)
-    axis.set_xticks(range(len(columns)), [item.replace(" ", "\n").replace("-", "-\n").replace("reproduced", "repro-\nduced").replace(
-        "contradicted", "contra-\ndicted").replace("inconclusive", "incon-\nclusive") for item in columns], fontsize=7)
+    axis.set_xticks(range(len(columns)), [_HEADS[item] for item in columns], fontsize=7)
     axis.set_xlim(-0.6, len(columns) - 0.4)
     axis.xaxis.tick_top()
     axis.tick_params(length=0)

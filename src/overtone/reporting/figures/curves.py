@@ -21,19 +21,20 @@ def draw_training(name: str, data: pd.DataFrame) -> Figure:
     columns = min(3, len(lengths))
     rows = -(-len(lengths) // columns)
     drawn, axes = style.figure(height=2.7 * rows, columns=columns, rows=rows, sharey=True)
-    for axis, length in zip(axes, lengths, strict=False):
-        labels = []
+    labels: list[list[tuple[float, str, str]]] = [[] for _ in lengths]
+    for axis, length, ends in zip(axes, lengths, labels, strict=False):
         for architecture, own in by_architecture(curves[curves["length"] == length]):
             look = style.look(architecture)
             by_tokens = own.groupby("tokens")["bpt"].agg(["mean", "min", "max"])
             axis.fill_between(by_tokens.index, by_tokens["min"], by_tokens["max"], color=look.color, alpha=0.15, linewidth=0)
             style.series(axis, list(by_tokens.index), list(by_tokens["mean"]), look, markersize=3.5)
-            labels.append((float(by_tokens["mean"].iloc[-1]), look.label, look.color))
+            ends.append((float(by_tokens["mean"].iloc[-1]), look.label, look.color))
         axis.set_title(f"Length {formats.length(length)}")
         axis.set_xlabel("Tokens seen")
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.tick_count(value)))
-        style.end_labels(axis, labels)
+    for axis, ends in zip(axes, labels, strict=False):
+        style.end_labels(axis, ends)
     for axis in axes[::columns]:
         axis.set_ylabel("Validation bits per token")
     for axis in axes[len(lengths):]:
@@ -47,19 +48,20 @@ def draw_positions(name: str, data: pd.DataFrame) -> Figure:
     lengths = sorted(unique(data, "length"))
     chosen = lengths if len(lengths) <= 2 else [lengths[0], lengths[-1]]
     drawn, axes = style.figure(columns=len(chosen), sharey=True)
-    for axis, length in zip(axes, chosen, strict=True):
+    labels: list[list[tuple[float, str, str]]] = [[] for _ in chosen]
+    for axis, length, ends in zip(axes, chosen, labels, strict=True):
         own = data[data["length"] == length]
-        labels = []
         for architecture, rows in by_architecture(own):
             look = style.look(architecture)
             rows = rows.sort_values("position")
             axis.fill_between(rows["position"], rows["bpt_low"].astype(float), rows["bpt_high"].astype(float), color=look.color, alpha=0.15,
                               linewidth=0)
             axis.plot(rows["position"], rows["bpt"], color=look.color, linestyle=look.line)
-            labels.append((float(rows["bpt"].iloc[-1]), look.label, look.color))
+            ends.append((float(rows["bpt"].iloc[-1]), look.label, look.color))
         style.token_axis(axis, [2**power for power in range(int(length).bit_length())], "Position in the window (tokens)")
         axis.set_title(f"Training length {formats.length(length)}")
-        style.end_labels(axis, labels)
+    for axis, ends in zip(axes, labels, strict=True):
+        style.end_labels(axis, ends)
     axes[0].set_ylabel("Test bits per token")
     return drawn
 

@@ -39,12 +39,12 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
 
 
 def draw_memory(name: str, data: pd.DataFrame) -> Figure:
-    """State that decoding carries, at the smallest batch, and peak of the process."""
+    """State that decoding carries, at the smallest batch, and what it and one more token take at their peak."""
     need(data, ["architecture", "variant", "context", "batch", "state_bytes", "peak_bytes"], name)
     batch = data["batch"].min()
     own = data[data["batch"] == batch]
     drawn, axes = style.figure(columns=2, height=3.2)
-    for axis, column, title in ((axes[0], "state_bytes", "State carried on"), (axes[1], "peak_bytes", "Peak of the process")):
+    for axis, column, title in ((axes[0], "state_bytes", "State carried on"), (axes[1], "peak_bytes", "State and one step")):
         labels = _lines(axis, own, column)
         _finish(axis, own, f"{title}, batch {batch:.0f}", "Memory")
         axis.set_yscale("log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,44 +11,51 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from overtone.reporting import formats, style
 from overtone.reporting.figures.data import need, unique
 
-MOST = 32  # panels; of more heads evenly spaced ones are drawn
+LAYERS, HEADS = 4, 8  # panels at most; of more layers or heads evenly spaced ones are drawn
 
 
-def _panels(data: pd.DataFrame, height: float) -> tuple[Figure, list[tuple[Axes, int, int, pd.DataFrame]]]:
-    """One panel a (layer, head), layers as rows where they fit."""
-    heads: list[tuple[Any, pd.DataFrame]] = list(data.groupby(["layer", "head"]))
-    if len(heads) > MOST:
-        heads = [heads[index] for index in np.linspace(0, len(heads) - 1, MOST).round().astype(int)]
-    across = min(8, max(2, data["head"].nunique())) if len(heads) > 4 else len(heads)
-    down = -(-len(heads) // across)
-    drawn, axes = style.figure(height=height * down + 0.5, columns=across, rows=down, sharex=True, sharey=True)
-    for axis in axes[len(heads):]:
-        axis.set_axis_off()
-    for axis in axes:
-        axis.tick_params(labelsize=6.5)
-    found = [(axis, int(key[0]), int(key[1]), rows) for axis, (key, rows) in zip(axes, heads, strict=False)]
-    for axis, layer, head, _ in found:
-        axis.set_title(f"layer {layer}, head {head}", fontsize=7, fontweight="normal")
+def _panels(data: pd.DataFrame, label: str, **shared: bool) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A row a layer, a column a head."""
+    layers, heads = _spaced(sorted(unique(data, "layer")), LAYERS), _spaced(sorted(unique(data, "head")), HEADS)
+    drawn, axes = style.figure(height=1.0 * len(layers) + 0.9, columns=len(heads), rows=len(layers), **shared)
+    found = []
+    for axis, (layer, head) in zip(axes, product(layers, heads), strict=True):
+        axis.tick_params(labelsize=6)
+        if layer == layers[0]:
+            axis.set_title(f"head {head:.0f}", fontsize=7.5, fontweight="normal")
+        if head == heads[0]:
+            axis.set_ylabel(f"layer {layer:.0f}", fontsize=7.5)
+        found.append((axis, data[(data["layer"] == layer) & (data["head"] == head)]))
+    total = (data["layer"].nunique(), data["head"].nunique())
+    some = "" if total == (len(layers), len(heads)) else f" ({len(layers)} of {total[0]} layers, {len(heads)} of {total[1]} heads)"
+    drawn.supxlabel(label + some, fontsize=8.5)
     return drawn, found
 
 
+def _spaced(values: list[Any], most: int) -> list[Any]:
+    if len(values) <= most:
+        return values
+    return [values[round(index)] for index in np.linspace(0, len(values) - 1, most)]
+
+
 def draw_impulse(name: str, data: pd.DataFrame) -> Figure:
-    """The formula as a line, the model's response as points on it."""
+    """The formula as a line, the model's response as points on it, each head on its own time scale and relative to its largest."""
     need(data, ["layer", "head", "t", "model", "formula"], name)
-    drawn, panels = _panels(data, 1.15)
-    for axis, _, _, rows in panels:
+    drawn, panels = _panels(data, "Tokens after the impulse", sharey=True)
+    for axis, rows in panels:
         rows = rows.sort_values("t")
+        largest = float(rows["formula"].abs().max()) or 1.0
         every = max(1, len(rows) // 24)
-        axis.plot(rows["t"], rows["formula"], color=style.GREY, linewidth=1.2)
-        axis.plot(rows["t"][::every], rows["model"][::every], color=style.PURPLE, marker=".", linestyle="none", markersize=3.5)
-        axis.axhline(0, color=style.LIGHT, linewidth=0.7, zorder=0)
-    drawn.supxlabel("Tokens after the impulse", fontsize=8.5)
-    drawn.supylabel("Response", fontsize=8.5)
+        axis.plot(rows["t"], rows["formula"] / largest, color=style.GREY, linewidth=1.1)
+        axis.plot(rows["t"][::every], rows["model"][::every] / largest, color=style.PURPLE, marker=".", linestyle="none", markersize=3.5)
+        axis.xaxis.set_major_locator(MaxNLocator(2))
+        axis.set_ylim(-1.15, 1.15)
+    drawn.supylabel("Response, relative to the largest", fontsize=8.5)
     style.legend(drawn, [Line2D([], [], color=style.GREY, label="exp(−αt) cos(ωt + φ)"),
                          Line2D([], [], color=style.PURPLE, marker=".", linestyle="none", label="model fed an impulse")], side="upper")
     return drawn
@@ -56,17 +64,18 @@ def draw_impulse(name: str, data: pd.DataFrame) -> Figure:
 def draw_spectrum(name: str, data: pd.DataFrame) -> Figure:
     """Magnitude by frequency, the resonance as a dashed line."""
     need(data, ["layer", "head", "omega", "magnitude", "peak_omega"], name)
-    drawn, panels = _panels(data, 1.15)
-    for axis, _, _, rows in panels:
+    drawn, panels = _panels(data, "Frequency (cycles per token)", sharex=True, sharey=True)
+    for axis, rows in panels:
         rows = rows[rows["omega"] > 0].sort_values("omega")
         axis.plot(rows["omega"] / (2 * math.pi), rows["magnitude"], color=style.PURPLE, linewidth=1.1)
-        peak = float(rows["peak_omega"].iloc[0])
-        if peak > 0:
-            axis.axvline(peak / (2 * math.pi), color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.8)
+        peaks = rows["peak_omega"].dropna()
+        if len(peaks) and peaks.iloc[0] > 0:
+            axis.axvline(float(peaks.iloc[0]) / (2 * math.pi), color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.8)
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.xaxis.set_major_locator(LogLocator(numticks=3))
+        axis.yaxis.set_major_locator(LogLocator(numticks=4))
         axis.minorticks_off()
-    drawn.supxlabel("Frequency (cycles per token)", fontsize=8.5)
     drawn.supylabel("Magnitude", fontsize=8.5)
     style.legend(drawn, [Line2D([], [], color=style.PURPLE, label="spectrum of the kernel"),
                          Line2D([], [], color=style.GREY, linestyle=(0, (3, 2)), label="resonance")], side="upper")
@@ -86,7 +95,8 @@ def draw_half_lives(name: str, data: pd.DataFrame) -> Figure:
         before, after = (rows[rows["when"] == when].set_index("head") for when in ("before", "after"))
         shared = before.index.intersection(after.index)
         for head in shared:
-            axes[0].plot([0, 1], [before.loc[head, "half_life_tokens"], after.loc[head, "half_life_tokens"]], color=color, marker="o",
+            x = 0.03 * (index - (len(layers) - 1) / 2)
+            axes[0].plot([x, 1 + x], [before.loc[head, "half_life_tokens"], after.loc[head, "half_life_tokens"]], color=color, marker="o",
                          markersize=3.5, linewidth=0.9, alpha=0.8)
         known = after[after["bpt_off"].notna()]
         off.append(len(known))

@@ -71,16 +71,17 @@ def draw_breadth(name: str, data: pd.DataFrame) -> Figure:
     across = min(3, len(found))
     down = -(-len(found) // across)
     drawn, axes = style.figure(height=2.6 * down, columns=across, rows=down, sharey=True)
+    labels = []
     for axis, place in zip(axes, found, strict=False):
         own = at_place(data, place, columns)
         style.zero_line(axis)
-        labels = lines(axis, own, "length", "reduction_pct", dodge=0.09)
+        labels.append(lines(axis, own, "length", "reduction_pct", dodge=0.09))
         axis.set_title(f"{place[0]}, {place[1]}")
         style.token_axis(axis, own["length"], "Context (tokens)")
-        if labels:
-            style.end_labels(axis, labels)
-        else:
+        if not labels[-1]:
             style.note(axis, "no pair ended ok")
+    for axis, ends in zip(axes, labels, strict=False):
+        style.end_labels(axis, ends)
     for axis in axes[::across]:
         axis.set_ylabel("Reduction of perplexity (%)\nagainst the Transformer")
     for axis in axes[len(found):]:

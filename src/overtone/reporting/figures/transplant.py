@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -34,7 +36,10 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
     columns = ("source", "transplant", "corpus")
     found = places(data, columns)
     down = -(-len(found) // 2)
-    drawn, axes = style.figure(height=2.7 * down + 2.2, columns=2, rows=down + 1)
+    drawn = Figure(figsize=(style.WIDTH, 2.7 * down + 2.1), layout="constrained")
+    parts: Any = drawn.subfigures(2, 1, height_ratios=[2.7 * down, 2.1])
+    above, below = parts
+    axes = list(above.subplots(down, 2, squeeze=False).flat)
     for axis, place in zip(axes, found, strict=False):
         own = at_place(data, place, columns)
         models = unique(own, "model")
@@ -52,7 +57,7 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
         style.end_labels(axis, labels)
     for axis in axes[len(found):]:
         axis.remove()
-    _floor(drawn.add_subplot(axes[0].get_gridspec()[down, :]), data)
+    _floor(below.subplots(), data)
     return drawn
 
 
@@ -100,8 +105,8 @@ def draw_positions(name: str, data: pd.DataFrame) -> Figure:
 def _limit(axis: Axes, own: pd.DataFrame) -> None:
     if own["context"].notna().any():
         axis.axvline(float(own["context"].dropna().iloc[0]), color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9, zorder=1)
-        axis.annotate("positional limit", (float(own["context"].dropna().iloc[0]), 0.5), xycoords=axis.get_xaxis_transform(),
-                      xytext=(3, 0), textcoords="offset points", va="center", rotation=90, fontsize=7, color=style.GREY)
+        axis.annotate("positional limit", (float(own["context"].dropna().iloc[0]), 0.98), xycoords=axis.get_xaxis_transform(),
+                      xytext=(2, 0), textcoords="offset points", va="top", rotation=90, fontsize=7, color=style.GREY)
 
 
 def draw_cost(name: str, data: pd.DataFrame) -> Figure:

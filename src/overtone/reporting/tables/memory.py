@@ -11,14 +11,12 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results, each, select
 from overtone.reporting.tables import published
 from overtone.reporting.tables.table import Table, not_measured
 
 COLUMNS = ["kind", "architecture", "attention", "length", "status", "peak_bytes", "limit_bytes", "seed"]
-_HEADER = ["What", "Architecture", "Attention", "Length (tokens)", "Peak memory", "Limit", "Outcome"]
-_WORDS = {"peak": "one training step", "longest": "longest that trains", "modelled": "longest, modelled", "cell": "whole run",
-          "published": "published profile"}
+_WORDS = {"peak": "one training step", "cell": "whole run", "published": "published profile"}
 
 
 def build(name: str, results: Results) -> Table:
@@ -32,14 +30,10 @@ def build(name: str, results: Results) -> Table:
     rows += [{"kind": "published", "attention": "flash" if row["architecture"] == "transformer" else None, "status": "ok"} | row
              for row in published.memory()]
     data = pd.DataFrame(rows, columns=COLUMNS)
-    shown = [
-        [_WORDS[row.kind], formats.architecture(row.architecture), formats.text(row.attention), formats.length(row.length),
-         formats.size(row.peak_bytes), formats.size(row.limit_bytes), row.status]
-        for row in each(_thinned(data))
-    ]
+    header, shown = _by_length(data)
     environment = (measured or {}).get("environment", {})
     return Table(
-        data, _HEADER, shown,
+        data, header, shown,
         f"Attention as SDPA and as the quadratic reference, measured on {environment.get('device', 'the device of the cells')}; the "
         "longest lengths were found by doubling and bisection under the limit.",
         ["Published: forward profile at batch 2, bfloat16, flash attention on an 80 GB H100; there, too, the Transformer's memory is "
@@ -60,10 +54,35 @@ def _cells(cells: pd.DataFrame) -> list[dict[str, Any]]:
             for cell in each(cells)]
 
 
-def _thinned(data: pd.DataFrame) -> pd.DataFrame:
-    """One row instead of one a seed for the cells: the largest peak, a failure before success."""
-    cells = data[data["kind"] == "cell"].copy()
-    cells["failed"] = cells["status"] != "ok"
-    worst = cells.sort_values(["failed", "peak_bytes"]).groupby(["architecture", "length"], as_index=False).last()
-    worst = worst.sort_values(["length", "architecture"], kind="stable")
-    return pd.concat([data[data["kind"].isin(["peak", "longest", "modelled"])], worst, data[data["kind"] == "published"]])
+def _by_length(data: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """A row a kind of measurement, architecture and attention; lengths as columns, then the longest lengths."""
+    profiles = data[data["kind"].isin(list(_WORDS))]
+    lengths = sorted({int(length) for length in profiles["length"].dropna()})
+    limits = {kind: select(data, kind=kind)["limit_bytes"].dropna() for kind in ("longest", "modelled")}
+    ends = [kind for kind, found in limits.items() if len(found)]
+    words = {"longest": "Longest, {}", "modelled": "Longest, modelled, {}"}
+    header = ["What", "Architecture", "Attention", *(f"Peak at {formats.length(length)}" for length in lengths),
+              *(words[kind].format(formats.size(limits[kind].iloc[0])) for kind in ends)]
+    rows = []
+    for kind, what in _WORDS.items():
+        own = profiles[profiles["kind"] == kind].assign(attention=profiles["attention"].fillna(""))
+        for architecture in sorted(set(own["architecture"]), key=formats.architecture_order):
+            for attention in dict.fromkeys(select(own, architecture=architecture)["attention"]):
+                part = select(own, architecture=architecture, attention=attention)
+                same = data[(data["architecture"] == architecture) & (data["attention"].fillna("") == attention)]
+                rows.append([what, formats.architecture(architecture), formats.text(attention),
+                             *(_peak(select(part, length=length)) for length in lengths),
+                             *(_reach(select(same, kind=end)) if kind == "peak" else formats.ABSENT for end in ends)])
+    return header, rows
+
+
+def _peak(rows: pd.DataFrame) -> str:
+    """The largest peak of several seeds; a failure before it."""
+    failed = rows[rows["status"] != "ok"]
+    if len(failed):
+        return str(failed["status"].iloc[0])
+    return formats.size(float(rows["peak_bytes"].max())) if len(rows) else formats.ABSENT
+
+
+def _reach(rows: pd.DataFrame) -> str:
+    return formats.length(rows["length"].iloc[0]) if len(rows) else formats.ABSENT
