@@ -1,6 +1,7 @@
 """The page as text: escaped, self-contained, well-formed, and every number leads to its cell."""
 
 import base64
+import os
 import re
 import shutil
 from html.parser import HTMLParser
@@ -246,3 +247,15 @@ def test_the_small_plot_keeps_everything_inside():
     exact = [{"label": "p", "value": 1.0, "low": 1.0, "high": 1.0, "meets": True}]
     assert interval_plot({"points": exact, "borders": [], "points_unit": ""}) is None
     assert interval_plot({"points": [], "borders": [], "points_unit": ""}) is None
+
+
+def test_the_clock_of_a_run_comes_from_its_jobs(copied):
+    root, reports = copied
+    for name, seconds, end in (("train/a.tsv", 30.0, 1000), ("train/b.tsv", 40.0, 1010), ("claims.tsv", 5.0, 1100)):
+        write_text(root / "logs" / name, f"s\th:m:s\n{seconds}\t0:00:30\n")
+        os.utime(root / "logs" / name, (end, end))
+    write_text(root / "logs" / "broken.tsv", "nothing\n")
+    text = re.sub(r"<[^>]+>", " ", render(root, reports))
+    assert re.search(r"From the first job&#39;s start to the last one&#39;s end\s+2\.2 min", text)  # 970 to 1100
+    assert re.search(r"train\s+2\s+70\.0 s", text)
+    assert re.search(r"claims\s+1\s+5\.00 s", text)

@@ -84,7 +84,11 @@ def describe_run(study: Study, logs: Path, rows: Sequence[CellRow]) -> Run:
     ]
     names = sorted({name for environment in environments for name in environment.get("packages", {})})
     packages = [(name, several([environment.get("packages", {}) for environment in environments], name)) for name in names]
-    return Run(facts, packages, _jobs(logs))
+    jobs = _jobs(logs)
+    if jobs:
+        first, last = min(job.end - job.seconds for job in jobs), max(job.end for job in jobs)
+        facts.insert(4, ("From the first job's start to the last one's end", formats.duration(last - first)))
+    return Run(facts, packages, _by_stage(jobs))
 
 
 def several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -93,12 +97,29 @@ def several(mappings: Sequence[Mapping[str, Any]], key: str) -> str:
     return ", ".join(found) or "unknown"
 
 
-def _jobs(logs: Path) -> list[tuple[str, str, str]]:
-    """(stage, jobs, summed seconds) from Snakemake's benchmark files; jobs run side by side, so the sum exceeds the clock."""
-    seconds: dict[str, list[float]] = {}
+@dataclass(frozen=True)
+class Job:
+    """One finished job: its stage, how long it took, and when its benchmark file was written (seconds since 1970)."""
+
+    stage: str
+    seconds: float
+    end: float
+
+
+def _jobs(logs: Path) -> list[Job]:
+    """From Snakemake's benchmark files under results/STUDY/logs."""
+    found = []
     for path in sorted(logs.rglob("*.tsv")):
-        stage = path.relative_to(logs).parts[0].removesuffix(".tsv")
         lines = path.read_text(encoding="utf-8").splitlines()
         if len(lines) >= 2 and lines[0].startswith("s\t"):
-            seconds.setdefault(stage, []).append(float(lines[1].split("\t")[0]))
+            stage = path.relative_to(logs).parts[0].removesuffix(".tsv")
+            found.append(Job(stage, float(lines[1].split("\t")[0]), path.stat().st_mtime))
+    return found
+
+
+def _by_stage(jobs: Sequence[Job]) -> list[tuple[str, str, str]]:
+    """(stage, jobs, summed time); jobs run side by side, so the sums exceed the clock."""
+    seconds: dict[str, list[float]] = {}
+    for job in jobs:
+        seconds.setdefault(job.stage, []).append(job.seconds)
     return [(stage, str(len(values)), formats.duration(sum(values))) for stage, values in sorted(seconds.items())]
