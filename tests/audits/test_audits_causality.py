@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from overtone.audits import causality
 from overtone.audits.causality import audit_causality, change_from
+from overtone.audits.entropy import audit_entropy
 from overtone.audits.subjects import Subject, draw_tokens, hf_subject, named_generator, own_subject
 from overtone.models import build_model
 
@@ -33,6 +34,21 @@ def test_honest_hugging_face_models_pass_in_every_mode(kind):
     rows = audit_causality(hf_subject(kind, HF[kind]()))
     assert [row.mode for row in rows] == ["parallel", "prefill", "step"]
     assert not any(row.violated for row in rows), rows
+
+
+def test_windows_fit_the_positions_of_the_model():
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=V, n_embd=32, n_layer=1, n_head=2, n_positions=24))
+    rows = audit_causality(hf_subject("short", model))
+    assert not any(row.violated for row in rows), rows
+    assert "windows of 24 tokens" in rows[0].detail
+    [row] = audit_entropy(hf_subject("short", model))
+    assert not row.violated
+    assert "989 tokens" in row.detail
+
+
+def test_a_model_without_logits_to_speak_of_is_causal():
+    [row] = audit_causality(Subject("zero", V, lambda ids: torch.zeros(*ids.shape, V)))
+    assert (row.measure, row.violated) == (0.0, False)
 
 
 def test_a_llama_without_its_mask_fails_in_every_mode():

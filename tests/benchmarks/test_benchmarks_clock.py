@@ -30,6 +30,7 @@ def test_repetitions_follow_one_warm_up_and_stop_at_the_limit():
     assert len(sample(lambda: time.sleep(0.02), CPU, 1000, limit_s=0.1)) < 10
     assert len(sample(lambda: time.sleep(0.02), CPU, 5, limit_s=0.01)) == 1
     assert len(sample(lambda: time.sleep(0.02), CPU, 5, limit_s=0.03)) == 1
+    assert len(sample(lambda: time.sleep(0.02), CPU, 5, limit_s=0.01, least=3)) == 3
 
 
 def test_a_summary_has_quartiles_and_the_samples():

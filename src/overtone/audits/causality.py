@@ -37,6 +37,8 @@ def audit_causality(subject: Subject, *, length: int = 160, cuts: int = 4, promp
     """
     import torch
 
+    length = min(length, subject.positions or length)
+    prompt = min(prompt, length * 3 // 4)
     generator = named_generator("audit causality", seed)
     ids = draw_tokens((cuts, length), subject.vocab_size, generator)
     first = torch.randint(1, length - 2, ((cuts + 1) // 2,), generator=generator)
@@ -85,7 +87,7 @@ def _unchanged(
     if leaks:
         position, cut = leaks[0]
         detail += f"; {len(leaks)} cuts leak: logits at position {position} change with the tokens from {cut} on"
-    return at_most(subject.name, mode, worst / scale if scale else float("nan"), tolerance, control=subject.control, detail=detail)
+    return at_most(subject.name, mode, worst / scale if scale else worst, tolerance, control=subject.control, detail=detail)
 
 
 def _agreement(subject: Subject, ids: Tensor, prompt: int) -> Row:

@@ -18,8 +18,14 @@ _ELEMENTS = 1 << 26
 
 
 def audit_entropy(subject: Subject, *, windows: int = 4, length: int = 256, bits: float = BITS, seed: int = 0) -> list[Row]:
-    """One row: mean bits a token over `windows` windows of `length` random tokens, and the floor less its sampling error."""
+    """One row: mean bits a token over `windows` windows of `length` random tokens, and the floor less its sampling error.
+
+    A model that takes fewer positions gets shorter windows and more of them.
+    """
     import torch
+
+    if subject.positions is not None and subject.positions < length:
+        windows, length = -(-windows * length // subject.positions), subject.positions
 
     ids = draw_tokens((windows, length), subject.vocab_size, named_generator("audit entropy", seed))
     rows = max(1, _ELEMENTS // (length * subject.vocab_size))

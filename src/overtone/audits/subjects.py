@@ -26,7 +26,7 @@ _CACHES = ("cache", "past_key_values", "cache_params", "state")
 
 @dataclass(frozen=True)
 class Subject:
-    """A model under audit. `prefill` and `step` are None where the model keeps no state."""
+    """A model under audit. `prefill` and `step` are None where the model keeps no state; `positions`: the most it takes, None: any."""
 
     name: str
     vocab_size: int
@@ -36,6 +36,7 @@ class Subject:
     dtype: str = "float32"
     device: str = "cpu"
     control: bool = False
+    positions: int | None = None
 
 
 def own_subject(name: str, model: Any, *, dtype: str = "float64", device: str = "cpu", control: bool = False) -> Subject:
@@ -69,7 +70,9 @@ def hf_subject(name: str, model: Any, *, control: bool = False) -> Subject:
         return _logits(out)[:, -1], _cache(out) or state
 
     keeps_state = _keeps_state(model, device)
-    return Subject(name, vocab_size, forward, prefill if keeps_state else None, step if keeps_state else None, dtype, device, control)
+    positions = getattr(model.config, "max_position_embeddings", None)
+    modes = (forward, prefill, step) if keeps_state else (forward,)
+    return Subject(name, vocab_size, *modes, dtype=dtype, device=device, control=control, positions=positions)
 
 
 def _logits(out: Any) -> Tensor:
@@ -130,19 +133,21 @@ def load_hf(path: str | Path, *, dtype: str = "float32", device: str = "cpu", tr
     from transformers import AutoModelForCausalLM
 
     target = Path(path)
-    options: dict[str, Any] = {"dtype": getattr(torch, dtype), "trust_remote_code": trust_remote_code}
     if target.is_dir() and not (target / "config.json").is_file():
         files = sorted(target.glob("*.gguf"))
         if len(files) != 1:
             raise UserError(f"{target}: found {len(files)} GGUF files and no config.json, expected one model. Name the folder of a "
                             "Hugging Face model or one GGUF file.")
         target = files[0]
-    if target.is_file() and target.suffix == ".gguf":
-        options["gguf_file"], target = target.name, target.parent
-    elif not target.is_dir():
+    if not target.is_dir() and not (target.is_file() and target.suffix == ".gguf"):
         raise UserError(f"{path}: no such model folder. Name a folder with config.json and weights, or a GGUF file.")
     try:
-        model = AutoModelForCausalLM.from_pretrained(target, **options)
+        if target.is_file():
+            from overtone.audits.gguf import load_gguf
+
+            model = load_gguf(target, getattr(torch, dtype))
+        else:
+            model = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise UserError(f"{path}: transformers cannot load it ({' '.join(str(error).split())[:200]}). Check the folder; a model "
                         "with its own code needs --trust-remote-code.") from error

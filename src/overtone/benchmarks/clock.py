@@ -27,17 +27,17 @@ def elapsed(call: Callable[[], Any], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def sample(call: Callable[[], Any], device: torch.device, repetitions: int, limit_s: float = float("inf")) -> list[float]:
+def sample(
+    call: Callable[[], Any], device: torch.device, repetitions: int, limit_s: float = float("inf"), least: int = 1
+) -> list[float]:
     """Seconds of up to `repetitions` calls after one warm-up call.
 
-    Stops once `limit_s` is spent, with one sample at the least; a warm-up that takes all of it is that sample.
+    Stops once `limit_s` is spent, with `least` samples even so; a warm-up that takes all of it counts as the first.
     """
     first = elapsed(call, device)
-    if first >= limit_s:
-        return [first]
+    samples = [first] if first >= limit_s else []
     spent = first
-    samples: list[float] = []
-    while len(samples) < repetitions and (spent < limit_s or not samples):
+    while len(samples) < repetitions and (spent < limit_s or len(samples) < least):
         samples.append(elapsed(call, device))
         spent += samples[-1]
     return samples

@@ -1,4 +1,7 @@
-"""Settings of a benchmark: the defaults of a dataclass, over them study.benchmarks[NAME], over them the flags."""
+"""Settings of a benchmark: the defaults of a dataclass, over them study.benchmarks[NAME], over them the flags.
+
+A benchmark runs where the study's cells do, unless its section or a flag names another device.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,8 @@ def resolve_settings(args: argparse.Namespace, name: str, kind: type[S]) -> tupl
     given = dict(study.benchmarks.get(name) or {}) if study else {}
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     where = f"benchmarks.{name}"
+    if study and "device" in known:
+        given.setdefault("device", _device(study))
     for key, value in given.items():
         if key not in known:
             raise unknown_name(f"{where}: key", key, known)
@@ -46,6 +51,15 @@ def resolve_settings(args: argparse.Namespace, name: str, kind: type[S]) -> tupl
         if value is not None:
             given[key] = _converted(kind, key, value, f"--{key.replace('_', '-')}")
     return kind(**given), study
+
+
+def _device(study: Study) -> str:
+    """Where the study's cells run: `auto` is a GPU where there is one."""
+    if study.data["device"] != "auto":
+        return str(study.data["device"])
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _shown(value: Any) -> str:
