@@ -258,3 +258,25 @@ def test_few_repeats_of_a_time_decide_nothing(tmp_path):
     found = decided(root)["R9"]
     assert found["verdict"] == "inconclusive"
     assert "three repeats" in found["power"]
+
+
+def test_a_transplant_below_the_entropy_floor_proves_nothing(tmp_path):
+    data = small_study()
+    full = study_data()
+    data |= {"transplants": full["transplants"], "lr_sweep": {}}
+    data["experiments"]["crossover"] = data["experiments"]["crossover"] | {"lengths": [128]}
+    root = write_results(tmp_path, data, always_ok)
+    found = decided(root)
+    assert found["H23"]["measured_verdict"] == "reproduced"  # the base loses 4 bits past its context
+    assert found["H24"]["verdict"] == "reproduced"
+    path = root / "transplants" / "tiny" / "evaluation.json"
+    content = read_json(path)
+    for row in content["random_tokens"]:
+        if row["model"] in ("align", "ce"):
+            row["bpt"] = 6.0
+    write_json(path, content)
+    found = decided(root)
+    assert found["H23"]["measured_verdict"] == "reproduced"
+    assert found["H24"]["verdict"] == "not measured here"
+    assert "entropy floor" in found["H24"]["missing"]
+    assert found["H25"]["measured_verdict"] == "not measured here"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from overtone.audits.entropy import BITS
 from overtone.reporting import formats, statistics
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test, exact, quantity
 
@@ -18,11 +19,14 @@ _ONE_RUN = "One transplant, trained once: the interval covers other text, not an
 
 @dataclass(frozen=True)
 class Transplant:
-    """One transplant's evaluation and its best variant that is no control (fewest bits at the shortest length)."""
+    """One transplant's evaluation and its best variant (fewest bits at the shortest length).
+
+    Controls do not count, nor does a variant below the entropy floor on random tokens: it sees the tokens it predicts.
+    """
 
     name: str
     content: dict[str, Any]
-    variant: str
+    variant: str | None
 
     @property
     def source(self) -> str:
@@ -49,12 +53,20 @@ def _transplants(evidence: Evidence) -> Iterator[Transplant]:
         raise NotMeasuredError("The study has no transplant.")
     for name, content in found.items():
         evaluation = content["evaluation"]
-        honest = [variant for variant, about in evaluation["variants"].items() if not about["control"] and "/" not in variant]
+        leaking = {row["model"] for row in evaluation["random_tokens"] if row["bpt"] < row["floor"] - BITS / row["targets"]}
+        honest = [variant for variant, about in evaluation["variants"].items()
+                  if not about["control"] and "/" not in variant and variant not in leaking]
         rows = [row for row in evaluation["rows"] if row["model"] in honest]
-        if rows:
-            shortest = min(row["length"] for row in rows)
-            best = min((row for row in rows if row["length"] == shortest), key=lambda row: float(row["bpt"]))
-            yield Transplant(name, evaluation, str(best["model"]))
+        shortest = min((row["length"] for row in rows), default=0)
+        best = min((row for row in rows if row["length"] == shortest), key=lambda row: float(row["bpt"]), default=None)
+        yield Transplant(name, evaluation, None if best is None else str(best["model"]))
+
+
+def _transplanted(evidence: Evidence) -> list[tuple[Transplant, str]]:
+    found = [(item, item.variant) for item in _transplants(evidence) if item.variant is not None]
+    if not found:
+        raise NotMeasuredError("No transplanted model stays above the entropy floor on random tokens.")
+    return found
 
 
 def _paired(low: Any, high: Any) -> Test:
@@ -83,7 +95,7 @@ def base_degradation(evidence: Evidence) -> Measurement:
 @quantity
 def transplant_degradation(evidence: Evidence) -> Measurement:
     """Bits per token the transplanted model loses from the shortest length to the longest."""
-    points = [point for transplant in _transplants(evidence) for point in _rise(transplant, transplant.variant)]
+    points = [point for transplant, variant in _transplanted(evidence) for point in _rise(transplant, variant)]
     return Measurement("bpt", tuple(points), None, (_ONE_RUN,))
 
 
@@ -91,9 +103,9 @@ def transplant_degradation(evidence: Evidence) -> Measurement:
 def transplant_gain(evidence: Evidence) -> Measurement:
     """Bits per token of the base minus those of the transplanted model, at every length."""
     points = []
-    for transplant in _transplants(evidence):
+    for transplant, variant in _transplanted(evidence):
         for corpus in transplant.corpora:
-            ours, theirs = transplant.windows(transplant.variant, corpus), transplant.windows(BASE, corpus)
+            ours, theirs = transplant.windows(variant, corpus), transplant.windows(BASE, corpus)
             for length in sorted(set(ours) & set(theirs)):
                 label = f"{transplant.name}, {corpus} at {formats.length(length)}"
                 points.append(Point(label, _paired(ours[length], theirs[length]), float(length), (transplant.source,), seeds_matter=False))
@@ -104,7 +116,7 @@ def transplant_gain(evidence: Evidence) -> Measurement:
 def transplant_cost(evidence: Evidence) -> Measurement:
     """Dollars of all phases of the transplant, at the study's price an hour."""
     points = []
-    for transplant in _transplants(evidence):
-        dollars = sum(row["dollars"] for row in transplant.content["cost"] if row["variant"] == transplant.variant)
-        points.append(Point(f"{transplant.name}/{transplant.variant}", exact(dollars), None, (transplant.source,), seeds_matter=False))
+    for transplant, variant in _transplanted(evidence):
+        dollars = sum(row["dollars"] for row in transplant.content["cost"] if row["variant"] == variant)
+        points.append(Point(f"{transplant.name}/{variant}", exact(dollars), None, (transplant.source,), seeds_matter=False))
     return Measurement("$", tuple(points))
