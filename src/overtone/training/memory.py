@@ -61,11 +61,14 @@ def warm_up(model: Any) -> None:
 def _return_freed_memory() -> None:
     """Make glibc give freed blocks of 1 MiB and more back at once, so that a limit counts what is in use.
 
-    By itself it keeps blocks of up to 32 MiB for reuse, which is faster, and fragments.
+    By itself it keeps blocks of up to 32 MiB for reuse, and more after `ops.allocator.keep_freed_memory`: faster, but it
+    fragments.
     """
-    mmap_threshold = -3
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # mallopt(3)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(mmap_threshold, 1 << 20)
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in ((mmap_threshold, 1 << 20), (trim_threshold, 1 << 20), (top_pad, 0)):
+            mallopt(ctypes.c_int(name), ctypes.c_int(value))
 
 
 class MemoryMeter:

@@ -50,8 +50,11 @@ def run(args: argparse.Namespace) -> int:
         try:
             cell = read_cell(args.cell)
             rate = chosen_rate(args.rate_file) if args.rate_file else None
+            from overtone.ops.allocator import keep_freed_memory
             from overtone.training.cell import train_cell
 
+            if cell.config()["training"].get("memory_limit_gb") is None:
+                keep_freed_memory()
             stop.check()
             train_cell(
                 cell,
