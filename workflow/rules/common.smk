@@ -14,7 +14,7 @@ from overtone.files import canonical_json, digest_json
 from overtone.study.cells import COORDINATES, rate_owner
 from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
 from overtone.study.config import load_config
-from overtone.study.load import used_tokens
+from overtone.study.load import corpus_registry, used_tokens
 from overtone.study.resources import cell_resources
 from overtone.study.sources import stage_sources, train_sources
 

@@ -33,6 +33,11 @@ rule preflight:
         "{overtone} preflight --study {input.study} --out {output} 2> {log}"
 
 
+def corpus_entry(wildcards):
+    """The corpus' entry in workflow/corpora.yaml: another version or digest is fetched anew."""
+    return canonical_json(corpus_registry()[wildcards.corpus])
+
+
 rule fetch:
     output:
         f"{DOWNLOADS}/{{corpus}}/archive.json",
@@ -43,6 +48,8 @@ rule fetch:
     retries: 2
     conda:
         "../../envs/data.yaml"
+    params:
+        entry=corpus_entry,
     shell:
         "{overtone} fetch --corpus {wildcards.corpus} --out {output} 2> {log}"
 
