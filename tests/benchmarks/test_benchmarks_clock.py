@@ -77,6 +77,20 @@ def test_flags_go_over_the_study_and_the_study_over_defaults(tmp_path):
     assert resolve(tmp_path, [], None) == (Settings(), None)
 
 
+def test_a_benchmark_runs_where_the_cells_do(tmp_path):
+    from overtone.benchmarks.throughput import Settings as Throughput
+
+    for device, section, words, expected in (("cuda", {}, [], "cuda"), ("cuda", {"device": "cpu"}, [], "cpu"),
+                                             ("cpu", {}, ["--device", "cuda"], "cuda"),
+                                             ("auto", {}, [], "cuda" if torch.cuda.is_available() else "cpu")):
+        write_json(tmp_path / "study.json", dict(toy_study(device=device, benchmarks={"throughput": section}).data))
+        parser = argparse.ArgumentParser()
+        add_settings(parser, Throughput)
+        parser.add_argument("--study")
+        args = parser.parse_args([*words, "--study", str(tmp_path / "study.json")])
+        assert resolve_settings(args, "throughput", Throughput)[0].device == expected
+
+
 @pytest.mark.parametrize(
     ("section", "told"),
     [

@@ -71,8 +71,8 @@ def hf_subject(name: str, model: Any, *, control: bool = False) -> Subject:
 
     keeps_state = _keeps_state(model, device)
     positions = getattr(model.config, "max_position_embeddings", None)
-    modes = (forward, prefill, step) if keeps_state else (forward,)
-    return Subject(name, vocab_size, *modes, dtype=dtype, device=device, control=control, positions=positions)
+    return Subject(name, vocab_size, forward, prefill if keeps_state else None, step if keeps_state else None, dtype, device, control,
+                   positions)
 
 
 def _logits(out: Any) -> Tensor:
