@@ -7,6 +7,6 @@ linear_cross_entropy    the LM head and its loss without the (tokens, vocabulary
 
 from overtone.ops.linear_cross_entropy import linear_cross_entropy
 from overtone.ops.linear_scan import linear_scan
-from overtone.ops.resonant_convolution import kernel_energy, resonant_convolution, resonant_step
+from overtone.ops.resonant_convolution import kernel_energy, resonant_convolution, resonant_modes, resonant_step
 
-__all__ = ["kernel_energy", "linear_cross_entropy", "linear_scan", "resonant_convolution", "resonant_step"]
+__all__ = ["kernel_energy", "linear_cross_entropy", "linear_scan", "resonant_convolution", "resonant_modes", "resonant_step"]

@@ -113,7 +113,7 @@ class _TotalLoss(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
         scaled = (None if grad is None else grad * incoming.to(grad.dtype) for grad in ctx.saved_tensors)
         return (*scaled, None, None, None, None)
 
@@ -134,7 +134,7 @@ class _TokenLosses(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, targets = ctx.saved_tensors
         gradients = _Gradients(features, weight, ctx.dtype, ctx.needs_input_grad[:2])
         w = weight.to(ctx.dtype)

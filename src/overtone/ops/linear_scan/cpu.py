@@ -8,6 +8,9 @@ is always computed by the same instructions, so the number of threads never chan
 Inputs come as (flat array, batch stride, time stride): rows are contiguous, everything else may be strided or expanded.
 """
 
+# numba infers the types of the loops.
+# mypy: disallow-untyped-defs=false
+
 from __future__ import annotations
 
 import math
@@ -22,13 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from overtone.ops.allocator import with_huge_pages
 from overtone.ops.linear_scan.reference import state_dtype
 
 _SERIAL_BELOW = 1 << 16  # elements: less work than waking a thread
 _LINE = 16  # columns to a cache line of float32: threads do not share lines
 
 
-def _forward_loop(a, a_batch, a_time, b, b_batch, b_time, state, h, length, dim, row, first, last):  # type: ignore[no-untyped-def]
+def _forward_loop(a, a_batch, a_time, b, b_batch, b_time, state, h, length, dim, row, first, last):
     """h and `state` (batch, dim; starts as the initial state, ends as the final one) for one batch entry and columns first..last-1."""
     carry = state[row * dim + first : row * dim + last]
     for t in range(length):
@@ -41,7 +45,7 @@ def _forward_loop(a, a_batch, a_time, b, b_batch, b_time, state, h, length, dim,
             h_row[d] = value
 
 
-def _backward_loop(a, a_batch, a_time, h, initial, dh, dh_batch, dh_time, carry_all, da, db, length, dim, row, first, last):  # type: ignore[no-untyped-def]
+def _backward_loop(a, a_batch, a_time, h, initial, dh, dh_batch, dh_time, carry_all, da, db, length, dim, row, first, last):
     """da, db and `carry_all` (batch, dim; starts as dfinal, ends as dinitial) for one batch entry and columns first..last-1."""
     carry = carry_all[row * dim + first : row * dim + last]
     for t in range(length - 1, -1, -1):
@@ -128,7 +132,7 @@ def _rows(x: Tensor | None, like: Tensor, dtype: torch.dtype) -> Tensor:
 def forward(a: Tensor, b: Tensor, initial: Tensor | None) -> tuple[Tensor, Tensor]:
     """h (batch, length, dim) in the promoted dtype and the final state (batch, dim)."""
     dtype = state_dtype(a, b)
-    state, h = _rows(initial, a, dtype), torch.empty(a.shape, dtype=dtype)
+    state, h = _rows(initial, a, dtype), with_huge_pages(torch.empty(a.shape, dtype=dtype))
     arguments = (*_strided(a, dtype), *_strided(b, dtype), _flat(state), _flat(h))
     _run(_compiled()[0], arguments, *a.shape)
     return h.to(torch.promote_types(a.dtype, b.dtype)), state
@@ -140,7 +144,7 @@ def backward(
     """Gradients for a and b (batch, length, dim) in their dtypes and for initial (batch, dim) in the state's."""
     dtype = state_dtype(a, h)
     carry = _rows(grad_final, a, dtype)
-    da, db = torch.empty(a.shape, dtype=dtype), torch.empty(a.shape, dtype=dtype)
+    da, db = (with_huge_pages(torch.empty(a.shape, dtype=dtype)) for _ in range(2))
     arguments = (*_strided(a, dtype), _flat(h.to(dtype).contiguous()), _flat(_rows(initial, a, dtype)), *_strided(grad_h, dtype),
                  _flat(carry), _flat(da), _flat(db))
     _run(_compiled()[1], arguments, *a.shape)

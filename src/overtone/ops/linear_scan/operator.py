@@ -16,7 +16,6 @@ from torch import Tensor
 
 from overtone.ops.linear_scan.reference import state_dtype
 
-
 _INSTALLED = {package: find_spec(package) is not None for package in ("numba", "triton")}
 
 

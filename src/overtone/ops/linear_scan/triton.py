@@ -1,17 +1,20 @@
 """The scan on a GPU: Triton kernels for both directions, sequential in time or parallel over it.
 
-Lanes lie along dim; a program walks in time, loads ROWS rows ahead and keeps its state in registers. When batch * dim alone fills the card,
-one program walks a whole sequence: 3 passes over memory forward, 5 backward, the fewest possible. Otherwise time is cut into chunks:
+Lanes lie along dim; a program walks in time, loads ROWS rows ahead and keeps its state in registers. When batch * dim alone fills
+the card, one program walks a whole sequence: 3 passes over memory forward, 5 backward, the fewest possible. Otherwise time is cut
+into chunks:
     reduce   each chunk from a zero state: the product of its gates and its last state     2 passes
     carry    the state that enters each chunk, a scan over (product, last state) pairs     chunks * dim numbers
     apply    each chunk from the state that enters it                                      3 passes forward, 5 backward
 which fills the card at batch 1. Backwards the same kernels index from the end.
 
-Inputs are float32, bfloat16 or float16; the state and every product float32. Offsets are 64-bit. Nothing here divides by cumulative products
-or takes their logarithm, so gates of exactly 0 and 1 are exact. Tested on CPU tensors in Triton's interpreter (TRITON_INTERPRET=1).
+Inputs are float32, bfloat16 or float16; the state and every product float32. Offsets are 64-bit. Nothing here divides by
+cumulative products or takes their logarithm, so gates of exactly 0 and 1 are exact. Tested on CPU tensors in Triton's interpreter
+(TRITON_INTERPRET=1).
 """
 
-# ruff: noqa: N803, N806
+# Triton reads the kernels' annotations itself: tl.constexpr and nothing else.
+# mypy: disallow-untyped-defs=false, disable-error-code=assignment
 
 from __future__ import annotations
 
@@ -31,12 +34,13 @@ WARPS_TO_FILL = 32  # a multiprocessor, one warp a program
 CARRY_BLOCK = 4  # columns a carry program
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-_CONFIGS = [triton.Config({"BLOCK": block, "ROWS": rows}, num_warps=1) for block, rows in ((32, 8), (32, 16), (64, 4), (64, 8), (64, 16))]
+_SIZES = ((128, 4), (64, 16), (64, 8), (64, 4), (32, 16), (32, 8), (32, 4))
+_CONFIGS = [triton.Config({"BLOCK": block, "ROWS": rows}, num_warps=1) for block, rows in _SIZES]
 
 
 def _tuned(kernel: Any) -> Any:
-    """Measured once a dtype and width, and kept on disk; the interpreter takes the first configuration."""
-    return triton.autotune(_CONFIGS[:1] if _INTERPRETED else _CONFIGS, key=["dim"], cache_results=not _INTERPRETED)(kernel)
+    """Measured once a dtype, width and magnitude, and kept on disk; the interpreter takes the smallest configuration."""
+    return triton.autotune(_CONFIGS[-1:] if _INTERPRETED else _CONFIGS, key=["dim", "magnitude"], cache_results=not _INTERPRETED)(kernel)
 
 
 @triton.jit
@@ -62,7 +66,7 @@ def _load_rows(x, stride, first, last, step, lanes, dim, other, ROWS: tl.constex
 @_tuned
 @triton.jit
 def scan_reduce_kernel(
-    a, a_batch, a_time, x, x_batch, x_time, products, states, length, dim, chunks, chunk_length,
+    a, a_batch, a_time, x, x_batch, x_time, products, states, length, dim, chunks, chunk_length, magnitude,
     REVERSE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):
     """products, states (batch, chunks, dim): each chunk's product of gates, and its last state from zero.
@@ -94,7 +98,8 @@ def _then(product_1, state_1, product_2, state_2):
 
 @triton.jit
 def scan_carry_kernel(
-    products, states, start, entering, chunks, dim, HAS_START: tl.constexpr, REVERSE: tl.constexpr, BLOCK: tl.constexpr, CHUNKS: tl.constexpr
+    products, states, start, entering, chunks, dim,
+    HAS_START: tl.constexpr, REVERSE: tl.constexpr, BLOCK: tl.constexpr, CHUNKS: tl.constexpr,
 ):
     """entering (batch, chunks, dim): the state that enters each chunk; `start` (batch, dim) enters the first (the last in reverse)."""
     blocks = tl.cdiv(dim, BLOCK)
@@ -106,7 +111,9 @@ def scan_carry_kernel(
     chunk = chunks - 1 - order if REVERSE else order
     offsets = (batch * chunks + chunk.to(tl.int64))[:, None] * dim + lanes[None, :]
     mask = (order < chunks)[:, None] & inside[None, :]
-    product, state = tl.associative_scan((tl.load(products + offsets, mask=mask, other=1.0), tl.load(states + offsets, mask=mask, other=0.0)), 0, _then)
+    product = tl.load(products + offsets, mask=mask, other=1.0)
+    state = tl.load(states + offsets, mask=mask, other=0.0)
+    product, state = tl.associative_scan((product, state), 0, _then)
     first = tl.zeros((BLOCK,), tl.float32)
     if HAS_START:
         first = tl.load(start + batch * dim + lanes, mask=inside, other=0.0)
@@ -120,7 +127,7 @@ def scan_carry_kernel(
 @_tuned
 @triton.jit
 def scan_fwd_kernel(
-    a, a_batch, a_time, b, b_batch, b_time, entering, h, final, length, dim, chunks, chunk_length,
+    a, a_batch, a_time, b, b_batch, b_time, entering, h, final, length, dim, chunks, chunk_length, magnitude,
     HAS_ENTERING: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):
     """h (batch, length, dim) from the state that enters each chunk; the last chunk leaves `final` (batch, dim)."""
@@ -145,7 +152,7 @@ def scan_fwd_kernel(
 @_tuned
 @triton.jit
 def scan_bwd_kernel(
-    a, a_batch, a_time, h, initial, dh, dh_batch, dh_time, entering, da, db, dinitial, length, dim, chunks, chunk_length,
+    a, a_batch, a_time, h, initial, dh, dh_batch, dh_time, entering, da, db, dinitial, length, dim, chunks, chunk_length, magnitude,
     HAS_INITIAL: tl.constexpr, HAS_ENTERING: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):
     """g_t = dh_t + a_(t+1) g_(t+1), da_t = g_t h_(t-1), db_t = g_t, and dinitial = a_0 g_0 from the first chunk."""
@@ -193,6 +200,11 @@ def chunking(batch: int, length: int, dim: int, warps: int) -> tuple[int, int]:
     return triton.cdiv(length, rows), rows
 
 
+def _magnitude(a: Tensor) -> int:
+    """Of batch * length, in powers of 16: what is tuned on a short prompt does not decide for a long one."""
+    return (a.shape[0] * a.shape[1]).bit_length() // 4
+
+
 def _strided(x: Tensor) -> tuple[Tensor, int, int]:
     x = x.detach()
     if x.stride(2) != 1 and x.shape[2] > 1:
@@ -207,7 +219,7 @@ def _entering(a: Tensor, x: Tensor, start: Tensor | None, chunks: int, rows: int
     batch, length, dim = a.shape
     products, states, entering = (torch.empty(batch, chunks, dim, dtype=torch.float32, device=a.device) for _ in range(3))
     scan_reduce_kernel[lambda meta: (batch * chunks * triton.cdiv(dim, meta["BLOCK"]),)](
-        *_strided(a), *_strided(x), products, states, length, dim, chunks, rows, REVERSE=reverse)
+        *_strided(a), *_strided(x), products, states, length, dim, chunks, rows, _magnitude(a), REVERSE=reverse)
     scan_carry_kernel[(batch * triton.cdiv(dim, CARRY_BLOCK),)](
         products, states, states if start is None else start, entering, chunks, dim,
         HAS_START=start is not None, REVERSE=reverse, BLOCK=CARRY_BLOCK, CHUNKS=triton.next_power_of_2(chunks))
@@ -238,7 +250,7 @@ def forward(a: Tensor, b: Tensor, initial: Tensor | None) -> tuple[Tensor, Tenso
     final = torch.empty(batch, dim, dtype=torch.float32, device=a.device)
     entering = _entering(a, b, _rows(initial), chunks, rows, reverse=False)
     scan_fwd_kernel[lambda meta: (batch * chunks * triton.cdiv(dim, meta["BLOCK"]),)](
-        *_strided(a), *_strided(b), final if entering is None else entering, h, final, length, dim, chunks, rows,
+        *_strided(a), *_strided(b), final if entering is None else entering, h, final, length, dim, chunks, rows, _magnitude(a),
         HAS_ENTERING=entering is not None)
     return h, final
 
@@ -256,5 +268,6 @@ def backward(
     start = _rows(initial)
     scan_bwd_kernel[lambda meta: (batch * chunks * triton.cdiv(dim, meta["BLOCK"]),)](
         *_strided(a), h.contiguous(), dinitial if start is None else start, *_strided(grad_h), dinitial if entering is None else entering,
-        da, db, dinitial, length, dim, chunks, rows, HAS_INITIAL=start is not None, HAS_ENTERING=entering is not None)
+        da, db, dinitial, length, dim, chunks, rows, _magnitude(a),
+        HAS_INITIAL=start is not None, HAS_ENTERING=entering is not None)
     return da, db, dinitial

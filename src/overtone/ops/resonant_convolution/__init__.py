@@ -16,7 +16,7 @@ from overtone.ops.resonant_convolution.chunked import chunked_convolution
 from overtone.ops.resonant_convolution.direct import direct_convolution
 from overtone.ops.resonant_convolution.fft import fft_convolution
 from overtone.ops.resonant_convolution.oscillator import kernel, kernel_energy
-from overtone.ops.resonant_convolution.step import resonant_step
+from overtone.ops.resonant_convolution.step import resonant_modes, resonant_step
 
 _FORMS = {"direct": direct_convolution, "fft": fft_convolution, "chunked": chunked_convolution}
 BACKENDS = ("auto", *_FORMS)
@@ -64,4 +64,4 @@ def _check_shapes(u: Tensor, alpha: Tensor, omega: Tensor, phi: Tensor, initial:
                          f"found {tuple(initial.shape)}, {initial.dtype}.")
 
 
-__all__ = ["BACKENDS", "kernel", "kernel_energy", "resonant_convolution", "resonant_step"]
+__all__ = ["BACKENDS", "kernel", "kernel_energy", "resonant_convolution", "resonant_modes", "resonant_step"]

@@ -55,7 +55,8 @@ def _final(x: Tensor, entering: Tensor, rate: Tensor, rest: int, size: int) -> T
     tail = x.view(x.shape[0], size, entering.shape[1], -1)[:, :rest, -1]  # (H, rest, B Dh)
     weights = torch.exp(rate[:, None] * torch.arange(rest - 1, -1, -1, device=x.device)).to(entering.dtype)
     decay = torch.exp(rate[:, None] * rest).to(entering.dtype)
-    return decay * entering[:, -1] + torch.complex(torch.einsum("ht,htm->hm", weights.real, tail), torch.einsum("ht,htm->hm", weights.imag, tail))
+    own = torch.complex(torch.einsum("ht,htm->hm", weights.real, tail), torch.einsum("ht,htm->hm", weights.imag, tail))
+    return decay * entering[:, -1] + own
 
 
 def _enter(own: Tensor, rate: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
