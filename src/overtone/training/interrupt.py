@@ -1,7 +1,8 @@
 """Being told to stop, and noticing that nobody waits any more. Imports no torch.
 
 SIGTERM (Slurm's preemption, a cluster's grace period) and SIGINT set a flag; the loop finishes its step, writes a
-checkpoint and leaves. A second signal ends the process at once: the last checkpoint on disk is whole anyway.
+checkpoint and leaves. A signal that comes later than GRACE_S after the first ends the process at once: the last
+checkpoint on disk is whole anyway. Before that it is the same wish told twice, by a process group and by torchrun.
 
 A trainer whose workflow was killed must not train on unseen. PR_SET_PDEATHSIG covers only the direct parent, which is
 often a shell that outlives Snakemake, so the ancestors up to the first one that is no shell are watched instead. A
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from types import FrameType
 
 SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "busybox"}
 POLL_S = 0.5
+GRACE_S = 2.0
 
 
 class Interrupted(Exception):
@@ -40,6 +43,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.signum: int | None = None
+        self.since = 0.0
 
     def check(self) -> None:
         """Raise Interrupted where a signal came."""
@@ -53,10 +57,11 @@ def stop_on_signals() -> Iterator[StopFlag]:
     flag = StopFlag()
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        if flag.signum is not None:
+        if flag.signum is None:
+            flag.signum, flag.since = signum, time.monotonic()
+        elif time.monotonic() - flag.since > GRACE_S:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
-        flag.signum = signum
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

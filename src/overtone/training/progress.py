@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 import time
@@ -14,20 +15,24 @@ from overtone.training.run import RunState
 
 
 class Progress:
-    """Reports one run on stderr. The bar shows only on a terminal; lines go to the rule's log either way."""
+    """Reports one run on stderr. The bar shows only on a terminal; lines go to the rule's log either way.
+
+    Of several ranks the first one speaks.
+    """
 
     def __init__(self, title: str, tensorboard: Path | None = None) -> None:
         self.title = title
         self.bar: Any = None
-        self.writer = _tensorboard_writer(tensorboard) if tensorboard else None
-        self.interactive = sys.stderr.isatty()
+        self.speaks = os.environ.get("RANK", "0") == "0"
+        self.writer = _tensorboard_writer(tensorboard) if tensorboard and self.speaks else None
+        self.interactive = self.speaks and sys.stderr.isatty()
 
     def log(self, line: str) -> None:
         """One line with the time of day, above the bar where there is one."""
         text = f"{time.strftime('%H:%M:%S')} {line}"
         if self.bar is not None:
             self.bar.write(text, file=sys.stderr)
-        else:
+        elif self.speaks:
             print(text, file=sys.stderr, flush=True)
 
     def start(self, tokens: int) -> None:
