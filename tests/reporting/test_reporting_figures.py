@@ -156,6 +156,7 @@ def test_labels_move_apart_and_no_further():
     moved = style.spread([0.5, 0.5, 0.52], 0.1)
     assert sorted(moved) == pytest.approx([0.5067 - 0.1, 0.5067, 0.5067 + 0.1], abs=1e-3)
     assert moved[2] == max(moved)
+    assert style.spread([1.0, 1.0, 0.2], 0.1) == pytest.approx([0.9, 1.0, 0.2])
 
 
 def test_ticks_keep_their_distance_and_the_longest_length():

@@ -287,3 +287,15 @@ def test_numbers_as_people_read_them():
     assert formats.p_value(0.0002) == "<0.001"
     assert formats.duration(3 * 3600) == "3.0 h"
     assert formats.architecture("my-model") == "my-model"
+
+
+def test_another_protocol_stands_in_its_own_rows(tmp_path):
+    data = factory.study_data(transplants={})
+    data["protocols"]["doubled"] = {**data["protocols"]["harmonic"], "lr": 0.002, "per_length": {"512": {"budget": 131072}}}
+    data["experiments"] = {"crossover": data["experiments"]["crossover"],
+                           "extra": {**data["experiments"]["crossover"], "protocol": "doubled", "lengths": [128, 512], "seeds": [1]}}
+    table = build("crossover", results_of(tmp_path, data=data))
+    assert table.header[0] == "Protocol"
+    assert {row[0] for row in table.rows} == {"harmonic", "doubled"}
+    assert any("doubled: the token budget differs between lengths (128: 65.5K, 512: 131K)" in note for note in table.notes)
+    assert any("harmonic: every cell trained on 65.5K tokens" in note for note in table.notes)

@@ -134,12 +134,19 @@ def log_axis(axis: Axes, which: str = "y", words: Callable[[float], str] | None 
 
 def tick_size(value: float) -> str:
     """Bytes on an axis: 50 MB, 2 GB."""
-    return formats.size(value).replace(".00 ", " ").replace(".0 ", " ")
+    number, unit = formats.size(value).split(" ")
+    return f"{_short(number)} {unit}"
 
 
 def tick_count(value: float) -> str:
     """Tokens, parameters, rates on an axis: 5K, 2.5M."""
-    return formats.count(value).replace(".00", "").replace(".0", "")
+    words = formats.count(value)
+    number = words.rstrip("KMGTP")
+    return _short(number) + words[len(number):]
+
+
+def _short(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def _plain(value: float) -> str:
@@ -179,8 +186,8 @@ def end_labels(axis: Axes, labels: Sequence[tuple[float, str, str]], gap: float 
                       fontsize=mpl.rcParams["legend.fontsize"], annotation_clip=False)
 
 
-def spread(positions: Sequence[float], spacing: float) -> list[float]:
-    """The positions moved as little as needed to be `spacing` apart (order kept), centred on where they were."""
+def spread(positions: Sequence[float], spacing: float, top: float = 1.0) -> list[float]:
+    """The positions moved as little as needed to be `spacing` apart (order kept), centred on where they were, none above `top`."""
     order = sorted(range(len(positions)), key=lambda index: positions[index])
     groups = [[positions[index], 1] for index in order]  # centre, members
     merged: list[list[float]] = []
@@ -192,8 +199,9 @@ def spread(positions: Sequence[float], spacing: float) -> list[float]:
             merged.append([(left[0] * left[1] + right[0] * right[1]) / total, total])
     placed = [centre + spacing * (index - (members - 1) / 2) for centre, members in merged for index in range(int(members))]
     found = [0.0] * len(positions)
-    for index, position in zip(order, placed, strict=True):
-        found[index] = position
+    for index, position in zip(reversed(order), reversed(placed), strict=True):
+        found[index] = min(position, top)
+        top = found[index] - spacing
     return found
 
 

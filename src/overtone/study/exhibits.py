@@ -33,7 +33,8 @@ class Exhibit:
 
 
 _ALL = (
-    Exhibit("crossover", "harmonic", "Bits per token by training length, and the gap to the Transformer", ("crossover",)),
+    Exhibit("crossover", "harmonic", "Bits per token by training length, and the gap to the Transformer",
+            ("crossover", "carry_state", "extra")),
     Exhibit("crossover_wikitext103", "harmonic", "The crossover on a second corpus or tokenizer", ("crossover_wikitext103",)),
     Exhibit("memory_wall", "harmonic", "Peak training memory by length, and the longest length that trains", ("crossover",), ("memory",)),
     Exhibit("scaling", "harmonic", "The gap to the Transformer by model size", ("scaling", "crossover")),
@@ -60,7 +61,7 @@ _ALL = (
     Exhibit("zoo", "both", "Every architecture under both protocols", ("*",)),
     Exhibit("claims", "both", "The verdict on every claim", claims=True),
     Exhibit("audits", "both", "Every audit", audits=("causality", "entropy", "budget", "timing", "baseline"), figure=False),
-    Exhibit("cost", "both", "What the study cost: tokens, FLOPs, time", ("*",), (), (), True),
+    Exhibit("cost", "both", "What the study cost: tokens, FLOPs, time", ("*",), transplants=True, sweeps=True),
     Exhibit("lr_sweep", "both", "Validation loss by learning rate", sweeps=True),
 )
 EXHIBITS: dict[str, Exhibit] = {item.name: item for item in _ALL}

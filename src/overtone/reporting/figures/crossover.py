@@ -14,13 +14,14 @@ from overtone.reporting.figures.data import at_place, by_architecture, lines, ne
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
     """Two panels a place: loss, gap."""
-    need(data, ["source", "corpus", "tokenizer", "size", "length", "architecture", "status", "bpt", "gap_pct"], name)
+    need(data, ["source", "protocol", "corpus", "tokenizer", "size", "length", "architecture", "status", "bpt", "gap_pct"], name)
     measured = data[data["source"] == "measured"]
-    found = places(measured)
+    columns = ("protocol", "corpus", "tokenizer", "size")
+    found = places(measured, columns)
     drawn, axes = style.figure(height=3.1 * len(found), columns=2, rows=len(found))
     for row, place in enumerate(found):
-        own = at_place(measured, place)
-        _loss(axes[2 * row], own, f"{place[0]}, {place[1]}, {place[2]}" if len(found) > 1 else "Test loss")
+        own = at_place(measured, place, columns)
+        _loss(axes[2 * row], own, ", ".join(place) if len(found) > 1 else "Test loss")
         _gap(axes[2 * row + 1], own, data[data["source"] == "published"])
     return drawn
 

@@ -29,7 +29,7 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
             look = style.look(architecture)
             axis.plot(rows["context"], rows["ms_per_token"], marker=look.marker, markerfacecolor="white", markeredgecolor=look.color,
                       linestyle="none", markersize=6.5)
-        _finish(axis, measured, f"Batch {batch:.0f}", "Time per token (ms)")
+        _finish(axis, pd.concat([measured, published]), f"Batch {batch:.0f}", "Time per token (ms)")
         axis.set_yscale("log")
     for axis in axes:
         style.log_axis(axis)

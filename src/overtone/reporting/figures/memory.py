@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,15 +16,16 @@ from overtone.reporting.figures.data import by_architecture, need
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
-    """Above: measured peaks, the published profile. Below: the longest lengths, where they were measured."""
+    """Above: measured peaks up to the limit, the published profile. Below: the longest lengths, where they were measured."""
     need(data, ["kind", "architecture", "attention", "length", "status", "peak_bytes", "limit_bytes"], name)
     profiled = data["kind"] == "peak"
     measured = data[profiled] if profiled.any() else data[data["kind"] == "cell"].assign(attention=None)
     longest = data[data["kind"].isin(["longest", "modelled"])]
     rows = 2 if len(longest) else 1
     drawn, axes = style.figure(columns=2, rows=rows, height=3.1 if rows == 1 else 5.6)
-    _panel(axes[0], measured, "Measured: one training step" if profiled.any() else "Measured: whole runs")
-    _panel(axes[1], data[data["kind"] == "published"], "Published profile")
+    limits = set(data.loc[data["kind"] == "longest", "limit_bytes"].dropna())
+    _panel(axes[0], measured, "Measured: one training step" if profiled.any() else "Measured: whole runs", limits)
+    _panel(axes[1], data[data["kind"] == "published"], "Published profile", set())
     if rows == 2:
         for axis, kind, title in ((axes[2], "longest", "Longest that trains"), (axes[3], "modelled", "Longest, modelled")):
             _longest(axis, longest[longest["kind"] == kind], title)
@@ -33,7 +36,8 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
     return drawn
 
 
-def _panel(axis: Axes, rows: pd.DataFrame, title: str) -> None:
+def _panel(axis: Axes, rows: pd.DataFrame, title: str, limits: set[float]) -> None:
+    """Peaks by length; what did not fit is above the line of its limit, or a cross where no limit was set."""
     labels: list[tuple[float, str, str]] = []
     failed: set[tuple[float, str, str]] = set()
     for architecture, own in by_architecture(rows):
@@ -47,14 +51,28 @@ def _panel(axis: Axes, rows: pd.DataFrame, title: str) -> None:
                 labels.append((float(fits["peak_bytes"].iloc[-1]), look.label, look.color))
     axis.set_title(title)
     axis.set_ylabel("Peak memory")
-    style.token_axis(axis, rows["length"])
+    style.token_axis(axis, [length for length in rows["length"] if _power_of_two(length)])
     if labels:
         axis.set_yscale("log")
-        style.failure_marks(axis, sorted(failed))
+        for limit in limits:
+            axis.axhline(limit, color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9)
+            axis.annotate(f"limit {formats.size(limit)}", (0.02, limit), xycoords=axis.get_yaxis_transform(), xytext=(0, 2),
+                          textcoords="offset points", fontsize=7, color=style.GREY)
+        if not limits:
+            style.failure_marks(axis, sorted(failed))
         style.log_axis(axis, words=style.tick_size)
     else:
         style.note(axis, "no run ended ok")
     style.end_labels(axis, labels)
+
+
+def _words(length: float) -> str:
+    """A length; of large ones (they are modelled) three digits."""
+    return formats.length(length) if length < 100_000 or _power_of_two(length) else f"{formats.count(length)}"
+
+
+def _power_of_two(length: float) -> bool:
+    return math.log2(length).is_integer()
 
 
 def _longest(axis: Axes, rows: pd.DataFrame, title: str) -> None:
@@ -63,8 +81,9 @@ def _longest(axis: Axes, rows: pd.DataFrame, title: str) -> None:
         look, quadratic = style.look(row.architecture), row.attention == "quadratic"
         axis.barh([y], [row.length], height=0.62, color="white" if quadratic else look.color, edgecolor=look.color,
                   hatch="////" if quadratic else None, linewidth=0.8)
-        axis.annotate(formats.length(row.length), (row.length, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
+        axis.annotate(_words(row.length), (row.length, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
     limits = sorted(set(rows["limit_bytes"].dropna()))
+    axis.margins(y=0.02)
     axis.set_title(f"{title}, {' or '.join(formats.size(limit) for limit in limits)}" if limits else title)
     axis.set_yticks(range(len(bars)), [formats.architecture(row.architecture) for row in bars], fontsize=7.5)
     axis.set_xlabel("Length (tokens)")

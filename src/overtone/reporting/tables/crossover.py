@@ -16,6 +16,7 @@ from overtone.reporting.statistics import gap
 from overtone.reporting.tables import caption, published
 from overtone.reporting.tables.compare import SCORE_COLUMNS, compare, comparison_columns, scores, with_comparison
 from overtone.reporting.tables.table import Table, not_measured
+from overtone.study import exhibit
 
 COLUMNS = ["source", *SCORE_COLUMNS, *comparison_columns("gap_pct")]
 _SECTIONS = {"crossover": "crossover_enwik8_28M", "crossover_wikitext103": "crossover_wikitext103_28M"}
@@ -25,16 +26,17 @@ _HEADER = ["Length (tokens)", "Architecture", "Parameters", "Test bpt [95% inter
 
 def build(name: str, results: Results) -> Table:
     """The table of one crossover experiment."""
-    cells = results.cells(name)
+    cells = results.cells(*exhibit(name).experiments)
     if cells.empty:
         return not_measured(caption.missing_experiment(results.study, name), COLUMNS)
     reported = list(published.crossover(_SECTIONS[name]))
     measured = measure(cells)
     gaps = {(row["architecture"], row["length"]): row["gap_pct"] for row in reported}
-    rows = [[formats.length(row.length), *_cells(row), formats.number(gaps.get((row.architecture, row.length)), 1)]
-            for row in each(measured)]
+    several = measured["protocol"].nunique() > 1
+    rows = [[*([row.protocol] if several else []), formats.length(row.length), *_cells(row),
+             formats.number(gaps.get((row.architecture, row.length)), 1)] for row in each(measured)]
     return Table(
-        joined(measured, reported), _HEADER, rows,
+        joined(measured, reported), ["Protocol", *_HEADER] if several else _HEADER, rows,
         f"Test loss at an equal token budget, gaps paired over windows and seeds; {caption.setting(cells, measured)}.",
         [*caption.substitution(name, cells), *caption.failures(measured), *caption.single_seed(measured), *budgets(cells)],
     )
@@ -91,9 +93,11 @@ def _cells(row: Any) -> list[str]:
 
 
 def budgets(cells: pd.DataFrame) -> list[str]:
-    """The budget of every cell; a note where it differs between lengths."""
-    by_length = cells.groupby("length")["budget"].max()
-    if by_length.nunique() == 1:
-        return [f"Every cell trained on {formats.count(by_length.iloc[0])} tokens."]
-    listed = ", ".join(f"{formats.length(length)}: {formats.count(budget)}" for length, budget in by_length.items())
-    return [f"The token budget differs between lengths ({listed}), so lengths cannot be compared with each other."]
+    """The budget of each protocol's cells; where it differs between lengths, that they cannot be compared."""
+    notes = []
+    for protocol, own in cells.groupby("protocol"):
+        by_length = own.groupby("length")["budget"].max()
+        listed = ", ".join(f"{formats.length(length)}: {formats.count(budget)}" for length, budget in by_length.items())
+        notes.append(f"Protocol {protocol}: every cell trained on {formats.count(by_length.iloc[0])} tokens." if by_length.nunique() == 1
+                     else f"Protocol {protocol}: the token budget differs between lengths ({listed}), so they cannot be compared.")
+    return notes

@@ -6,6 +6,7 @@ Rows of kind `peak` (a training step at one length), `longest` (under the limit)
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -55,9 +56,9 @@ def _cells(cells: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _by_length(data: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """A row a kind of measurement, architecture and attention; lengths as columns, then the longest lengths."""
+    """A row a kind of measurement, architecture and attention; powers of two as columns (the CSV has all), then the longest."""
     profiles = data[data["kind"].isin(list(_WORDS))]
-    lengths = sorted({int(length) for length in profiles["length"].dropna()})
+    lengths = sorted({int(length) for length in profiles["length"].dropna() if math.log2(length).is_integer()})
     limits = {kind: select(data, kind=kind)["limit_bytes"].dropna() for kind in ("longest", "modelled")}
     ends = [kind for kind, found in limits.items() if len(found)]
     words = {"longest": "Longest, {}", "modelled": "Longest, modelled, {}"}
@@ -85,4 +86,7 @@ def _peak(rows: pd.DataFrame) -> str:
 
 
 def _reach(rows: pd.DataFrame) -> str:
-    return formats.length(rows["length"].iloc[0]) if len(rows) else formats.ABSENT
+    if rows.empty:
+        return formats.ABSENT
+    length = rows["length"].iloc[0]
+    return formats.count(length) if rows["kind"].iloc[0] == "modelled" else formats.length(length)
