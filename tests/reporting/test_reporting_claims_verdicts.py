@@ -143,6 +143,7 @@ def test_a_study_that_decides_nothing_never_yields_a_verdict(tmp_path):
     assert {claim["verdict"] for claim in found.values()} == {"no verdict"}
     assert {claim["measured_verdict"] for claim in found.values()} == {"no verdict"}
     assert {claim["wording"] for claim in found.values()} == {"no verdict"}
+    assert found["H1"]["value"] > 0  # its numbers are shown all the same
 
 
 def test_an_unflagged_control_voids_its_audit(tmp_path):

@@ -50,7 +50,8 @@ def judge(claim: Claim, evidence: Evidence, study: Study) -> dict[str, Any]:
     entry, strength = claim.entry, claim.strength(study.name)
     checks = [run_check(item, evidence) for item in claim.checks]
     inconsistent = any(not item["holds"] for item in checks)
-    measured = _measure(claim.question, evidence) if strength else _absent(claim.question, _TOO_SMALL)
+    # A study that decides nothing shows every number it has: that is what it is for.
+    measured = _measure(claim.question, evidence) if strength or not study.verdicts else _absent(claim.question, _TOO_SMALL)
     found = measured.pop("state")
     own = _MEASURED.get(found, NOT_MEASURED)
     verdict = NO_VERDICT if not study.verdicts else SELF_INCONSISTENT if inconsistent else own

@@ -74,7 +74,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if not self.points:
-            raise NotMeasuredError("No length, size or task has what is needed." + "".join(f" {note}" for note in self.notes))
+            raise NotMeasuredError("This study has no length, context or task at which it can be measured." + "".join(f" {note}" for note in self.notes))
 
 
 @dataclass(frozen=True)
