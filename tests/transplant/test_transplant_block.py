@@ -6,12 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transplant_models import make_llama, stirred
 
 from overtone.errors import UserError
 from overtone.transplant import BlockOptions, HarmonicBlock, HarmonicCache, HarmonicLlamaConfig, transplant
 from overtone.transplant.block import deal, decay_bias
-
-from transplant_models import make_llama, stirred
 
 
 def reference(block: HarmonicBlock, x: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,8 @@ NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm"}
 
+TOP = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "lm_head.weight": "output"}
+
 
 def write_gguf(path: Path, model, architecture: str = "llama", quantise: bool = False, extra: str | None = None) -> None:
     """The file that llama.cpp's converter makes: its names, and its order of the rotary pairs."""
@@ -35,7 +37,7 @@ def write_gguf(path: Path, model, architecture: str = "llama", quantise: bool = 
         if parts[1] == "layers":
             target = f"blk.{parts[2]}.{NAMES['.'.join(parts[3:-1])]}.weight"
         else:
-            target = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "lm_head.weight": "output"}[name] + ".weight"
+            target = TOP[name] + ".weight"
         value = weight.float().numpy()
         if target.endswith(("attn_q.weight", "attn_k.weight")):
             heads = config.num_attention_heads if "attn_q" in target else config.num_key_value_heads

@@ -108,8 +108,9 @@ def test_what_trains(student) -> None:
     assert all(".self_attn." in name for name in names())
     assert len(groups) == 2
     choose_trainable(student, "blocks")
+    norms = ("input_layernorm", "post_attention_layernorm")
     assert {name for name in names() if ".self_attn." not in name} == {
-        "model.norm.weight", *(f"model.layers.{layer}.{norm}.weight" for layer in (0, 1) for norm in ("input_layernorm", "post_attention_layernorm"))
+        "model.norm.weight", *(f"model.layers.{layer}.{norm}.weight" for layer in (0, 1) for norm in norms)
     }
     groups = choose_trainable(student, "all")
     assert names() == {name for name, _ in student.named_parameters()}

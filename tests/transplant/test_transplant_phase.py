@@ -32,8 +32,8 @@ def trainer(folder: Path, phase: Phase = PHASE, **options) -> PhaseTrainer:
     student = transplant(llama, BlockOptions(d_state=8), 1)
     text = region()
     plan = Plan("d" * 64, text.size, 16, phase.budget, phase.tokens_per_step, 1)
-    given = {"folder": folder, "fingerprint": "f", "stop": StopFlag(), "dtype": "float32", "checkpointing": False, "every_s": 1e9, **options}
-    return PhaseTrainer(student, llama, phase, text, plan, **given)
+    given = {"folder": folder, "fingerprint": "f", "stop": StopFlag(), "dtype": "float32", "checkpointing": False, "every_s": 1e9}
+    return PhaseTrainer(student, llama, phase, text, plan, **(given | options))
 
 
 def weights(run: PhaseTrainer) -> dict[str, torch.Tensor]:

@@ -8,8 +8,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 
 
-def make_llama(*, vocab: int = 61, hidden: int = 32, layers: int = 2, heads: int = 4, kv_heads: int = 2, tied: bool = False, context: int = 32,
-               seed: int = 0) -> LlamaForCausalLM:
+def make_llama(*, vocab: int = 61, hidden: int = 32, layers: int = 2, heads: int = 4, kv_heads: int = 2, tied: bool = False,
+               context: int = 32, seed: int = 0) -> LlamaForCausalLM:
     """A random Llama whose logits are far from flat."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -18,7 +18,7 @@ _HOMES = {
     "transplant_memory": "memory",
 
 }
-__all__ = list(_HOMES)  # noqa: PLE0605
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -67,7 +67,8 @@ def make_base(config: TransplantConfig, results: Path, log: Callable[[str], None
 def clean_llama(model: Any) -> LlamaForCausalLM:
     """The same weights in a plain float32 LlamaForCausalLM; a model that is no Llama is a UserError."""
     if not isinstance(model, LlamaForCausalLM):
-        raise UserError(f"transplant base: found a {type(model).__name__}, expected a LlamaForCausalLM. Other families have other attention.")
+        raise UserError(f"transplant base: found a {type(model).__name__}, expected a LlamaForCausalLM: other "
+                        "families have other attention.")
     values = {key: value for key, value in model.config.to_dict().items() if key not in _FOREIGN}
     clean = LlamaForCausalLM(LlamaConfig(**values))
     clean.load_state_dict({key: value.float() for key, value in model.state_dict().items()})
@@ -91,8 +92,9 @@ def _from_hub(base: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(**where)
     except (OSError, ValueError) as error:
-        raise UserError(f"{base['repository']}@{base['revision'][:12]}: cannot be loaded from the hub ({' '.join(str(error).split())[:200]}). "
-                        "Check the network and the revision; a mirror is named by HF_ENDPOINT.") from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{base['repository']}@{base['revision'][:12]}: cannot be loaded from the hub ({reason}). Check the network and "
+                        "the revision; a mirror is named by HF_ENDPOINT.") from error
     resolved = getattr(model.config, "_commit_hash", None)
     return model, tokenizer, {**base, "resolved_revision": resolved}
 

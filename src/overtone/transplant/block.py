@@ -101,8 +101,9 @@ class HarmonicBlock(nn.Module):
             self.predict = nn.ModuleList(nn.Linear(width, s, bias=False) for width in self.widths[:-1])  # P_1, P_2
             self.listen = nn.ModuleList(nn.Linear(s, width, bias=False) for width in self.widths[1:])  # W_2, W_3
 
-    def forward(self, hidden_states: Tensor, position_embeddings: Any = None, attention_mask: Any = None, cache: HarmonicCache | None = None,
-                padding: Tensor | None = None, past_key_values: HarmonicCache | None = None, **_: Any) -> tuple[Tensor, None]:
+    def forward(self, hidden_states: Tensor, position_embeddings: Any = None, attention_mask: Any = None,
+                cache: HarmonicCache | None = None, padding: Tensor | None = None, past_key_values: HarmonicCache | None = None,
+                **_: Any) -> tuple[Tensor, None]:
         """Mix (B, L, d) along L; reads and replaces this layer's state in `cache` (`past_key_values` before transformers 5.20)."""
         store = self._store(cache if cache is not None else past_key_values)
         x = hidden_states
@@ -141,7 +142,8 @@ class HarmonicBlock(nn.Module):
         if padding is not None:
             real = padding.to(torch.bool).unsqueeze(-1)
             keep, take = keep.masked_fill(~real, 1.0), take.masked_fill(~real, 0.0)
-        return linear_scan(keep, take * drive, initial, return_final=True)
+        h, final = linear_scan(keep, take * drive, initial, return_final=True)
+        return h, final
 
     def _store(self, cache: Any) -> Any:
         if cache is None:
@@ -165,16 +167,16 @@ class HarmonicBlock(nn.Module):
         self.decay_up.bias.copy_(torch.cat([decay_bias(tau, self.options.spread, width)
                                             for tau, width in zip(self.options.timescales, self.widths, strict=True)]))
         if self.options.prediction:
-            for linear in (self.error_down, *self.predict):
-                nn.init.normal_(linear.weight, std=linear.in_features**-0.5, generator=generator)
-            for linear in self.listen:
-                nn.init.zeros_(linear.weight)
+            for source in (self.error_down, *self.predict):
+                nn.init.normal_(source.weight, std=source.in_features**-0.5, generator=generator)
+            for weight in self.listen.parameters():
+                weight.zero_()
         for linear in (self.values, self.out):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
 
     @torch.no_grad()
-    def init_from(self, attention: nn.Module) -> None:
+    def init_from(self, attention: Any) -> None:
         """Take V and O from a LlamaAttention: the block then starts as that layer with exponential attention weights."""
         order = [part * self.part + channel for parts in self.parts for part in parts for channel in range(self.part)]
         self.values.load_state_dict(attention.v_proj.state_dict())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
@@ -80,4 +79,4 @@ class HarmonicCache(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(layer.state.nbytes for layer in self.layers if isinstance(layer.state, torch.Tensor))
+        return sum(layer.state.nbytes for layer in self.layers if isinstance(layer, HarmonicCacheLayer) and layer.state is not None)

@@ -87,7 +87,7 @@ def load_transplant(study: Study, name: str) -> TransplantConfig:
     variants = {key: _variant(key, data["block"], value) for key, value in sorted(data["variants"].items())}
     for variant in variants.values():
         if variant.after is not None and (variant.after not in variants or variants[variant.after].after is not None):
-            raise UserError(f"{where}.variants.{variant.name}.after: {variant.after!r}, expected a variant that starts from the base itself.")
+            raise UserError(f"{where}.variants.{variant.name}.after: {variant.after!r}, expected a variant that starts from the base.")
         if not variant.control and variant.block.get("kind") == "leaky":
             raise UserError(f"{where}.variants.{variant.name}: a leaky block is only ever a control. Add control: true.")
     return TransplantConfig(

@@ -20,62 +20,86 @@ from overtone.training.stream import Region
 from overtone.transplant import probes, rope
 from overtone.transplant.base import load_base
 from overtone.transplant.config import TransplantConfig
-from overtone.transplant.cost import PUBLISHED, cost_row
+from overtone.transplant.cost import PUBLISHED_DOLLARS, cost_row
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.passages import load_passages
 from overtone.transplant.scoring import score, whole_targets
 from overtone.transplant.text import encoder, open_tokens
 
 PHASES = 16  # published strides are 4 and 16: the loss by position modulo 16 shows what a pooled level leaks
+_TOLD = ("variant", "phase", "objective", "train", "control", "block", "tokens", "bpt", "parameters")
 
 
 def evaluate(config: TransplantConfig, results: Path, log: Callable[[str], None]) -> dict[str, Any]:
     """evaluation.json's content. Every model reads the same targets of each corpus, cut to `windows` of the longest length."""
     device = torch_device(config.device, log)
     reports = read_reports(config, results)
-    settings = config.evaluation
-    base = load_base(config, results).to(device)
-    bf16 = config.data["dtype"] == "bfloat16" or (config.data["dtype"] == "auto" and device.type == "cuda")
-    autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
-    longest = max(settings["lengths"])
     about = read_json(results / "transplants" / config.name / "base.json")
-    options = {"batch_tokens": settings["batch_tokens"], "autocast": autocast, "bos": about["bos"]}
-    held_out = {corpus: open_tokens(config, results, corpus, "validation") for corpus in config.corpora}
+    measure = Measure(config, results, about, device)
     rows: list[dict[str, Any]] = []
     random: list[dict[str, Any]] = []
     recalls: list[dict[str, Any]] = []
     words: list[dict[str, Any]] = []
-    passages = load_passages(settings["lambada"], results) if settings["lambada"] else []
-    encode = encoder(config, results) if passages else None
-    noise = random_region(base.config.vocab_size, config.length * settings["windows"] + 1, config.seed)
-    for name, model, lengths in models(config, results, base, reports, device):
-        for corpus, tokens in held_out.items():
-            region = Region.of(tokens)
-            targets = whole_targets(region, longest, settings["windows"])
-            for length in lengths:
-                losses, hits = score(model, region, targets, length, **options)
-                row = summarise(losses, hits, length, tokens)
-                rows.append({"model": name, "corpus": corpus, "length": length, **finite(row), "bpt_by_phase": by_phase(losses, length)})
-                log(f"{name}: {corpus} at {length}: bpt {row['bpt']:.4f}")
-        if "+" in name:
-            continue
-        losses, hits = score(model, noise, noise.size - 1, config.length, **options)
-        random.append({"model": name, "length": config.length, "bpt": float(losses.astype(np.float64).mean() / LN2),
-                       "floor": math.log2(base.config.vocab_size), "targets": noise.size - 1, "bpt_by_phase": by_phase(losses, config.length)})
-        region = Region.of(held_out[config.corpora[0]])
-        recalls += [{"model": name, **probes.recall(model, region, distance, settings["recall_windows"], config.seed, settings["batch_tokens"], about["bos"])}
-                    for distance in settings["recall"]]
-        if passages:
-            words.append({"model": name, **probes.last_word_accuracy(model, encode, passages)})
+    for name, model, lengths in models(config, results, reports, device):
+        for row in measure.text(model, lengths):
+            rows.append({"model": name, **row})
+            log(f"{name}: {row['corpus']} at {row['length']}: bpt {row['bpt']:.4f}")
+        if "+" not in name:  # RoPE scaling is for text past the context alone
+            random.append({"model": name, **measure.random_tokens(model)})
+            recalls += [{"model": name, **row} for row in measure.recall(model)]
+            words += [{"model": name, **row} for row in measure.last_words(model)]
     return {
         "transplant": config.name, "base": about, "context": about["context"], "trained_length": config.length,
-        "variants": {report_name(config, report): {key: report[key] for key in
-                                                   ("variant", "phase", "objective", "train", "control", "block", "tokens", "bpt", "parameters")}
-                     for report in reports},
+        "variants": {report_name(config, report): {key: report[key] for key in _TOLD} for report in reports},
         "rows": rows, "random_tokens": random, "recall": recalls, "lambada": words,
-        "cost": [cost_row(report, config.price_per_hour) for report in reports], "published_cost": PUBLISHED["total_dollars"],
+        "cost": [cost_row(report, config.price_per_hour) for report in reports], "published_cost": PUBLISHED_DOLLARS,
         "environment": environment(str(device), torch.get_num_threads()),
     }
+
+
+class Measure:
+    """What is measured of every model, on the same tokens."""
+
+    def __init__(self, config: TransplantConfig, results: Path, about: dict[str, Any], device: torch.device) -> None:
+        self.config = config
+        self.settings = config.evaluation
+        self.bos = about["bos"]
+        self.vocab_size = int(about["vocab_size"])
+        wanted = config.data["dtype"]
+        bf16 = wanted == "bfloat16" or (wanted == "auto" and device.type == "cuda")
+        autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
+        self.options = {"batch_tokens": self.settings["batch_tokens"], "autocast": autocast, "bos": self.bos}
+        self.held_out = {corpus: open_tokens(config, results, corpus, "validation") for corpus in config.corpora}
+        self.noise = random_region(self.vocab_size, config.length * self.settings["windows"] + 1, config.seed)
+        self.passages = load_passages(self.settings["lambada"], results) if self.settings["lambada"] else []
+        self.encode = encoder(config, results) if self.passages else None
+
+    def text(self, model: Any, lengths: list[int]) -> Iterator[dict[str, Any]]:
+        """Loss on every corpus at every length."""
+        for corpus, tokens in self.held_out.items():
+            region = Region.of(tokens)
+            targets = whole_targets(region, max(self.settings["lengths"]), self.settings["windows"])
+            for length in lengths:
+                losses, hits = score(model, region, targets, length, **self.options)
+                row = finite(summarise(losses, hits, length, tokens))
+                yield {"corpus": corpus, "length": length, **row, "bpt_by_phase": by_phase(losses, length)}
+
+    def random_tokens(self, model: Any) -> dict[str, Any]:
+        """Loss on uniformly random tokens: no causal model averages below the floor log2(V)."""
+        length = self.config.length
+        losses, _ = score(model, self.noise, self.noise.size - 1, length, **self.options)
+        return {"length": length, "bpt": float(losses.astype(np.float64).mean() / LN2), "floor": math.log2(self.vocab_size),
+                "targets": self.noise.size - 1, "bpt_by_phase": by_phase(losses, length)}
+
+    def recall(self, model: Any) -> list[dict[str, Any]]:
+        """A stretch of text read twice, at every distance."""
+        region = Region.of(self.held_out[self.config.corpora[0]])
+        return [probes.recall(model, region, distance, self.settings["recall_windows"], self.config.seed, self.settings["batch_tokens"],
+                              self.bos) for distance in self.settings["recall"]]
+
+    def last_words(self, model: Any) -> list[dict[str, Any]]:
+        """The last-word task, where the study asks for it."""
+        return [probes.last_word_accuracy(model, self.encode, self.passages)] if self.encode else []
 
 
 def read_reports(config: TransplantConfig, results: Path) -> list[dict[str, Any]]:
@@ -90,21 +114,23 @@ def report_name(config: TransplantConfig, report: dict[str, Any]) -> str:
     return str(report["variant"]) if report["phase"] == last else f"{report['variant']}/phase{report['phase']}"
 
 
-def models(config: TransplantConfig, results: Path, base: Any, reports: list[dict[str, Any]],
+def models(config: TransplantConfig, results: Path, reports: list[dict[str, Any]],
            device: torch.device) -> Iterator[tuple[str, Any, list[int]]]:
     """(name, model, lengths to read it at), one model in memory beside the base."""
     lengths = list(config.evaluation["lengths"])
+    base: Any = load_base(config, results)
+    base = base.to(device)
     yield "base", base, lengths
-    context = base.config.max_position_embeddings
     for kind in config.evaluation["rope_scaling"]:
         for length in lengths:
-            if length > context:
+            if length > base.config.max_position_embeddings:
                 yield f"base+{kind}", rope.scaled(base, kind, length), [length]
     for report in reports:
         folder = results / report["model"]
         if not (folder / "config.json").is_file():
             raise UserError(f"{folder}: no model. Run phase {report['phase']} of variant {report['variant']} again.")
-        yield report_name(config, report), HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().to(device), lengths
+        student: Any = HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        yield report_name(config, report), student.eval().to(device), lengths
 
 
 def by_phase(losses: np.ndarray, length: int) -> list[float]:
@@ -114,8 +140,8 @@ def by_phase(losses: np.ndarray, length: int) -> list[float]:
 
 
 def random_region(vocab_size: int, tokens: int, seed: int) -> Region:
-    """Uniformly random tokens, drawn from (seed, "random tokens")."""
-    ids = np.random.default_rng([seed, 0x72616E64]).integers(0, vocab_size, tokens)
+    """Uniformly random tokens, drawn from (seed, "rand")."""
+    ids = np.random.default_rng([seed, int.from_bytes(b"rand")]).integers(0, vocab_size, tokens)
     return Region(ids, np.zeros(1, dtype=np.int64))
 
 

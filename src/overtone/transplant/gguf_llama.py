@@ -35,8 +35,10 @@ def read_gguf(path: Path) -> LlamaForCausalLM:
         raise UserError(f"{path}: not a GGUF file ({error}). Delete it and run again.") from None
     fields = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.ggml.tokens")}
     if fields.get("general.architecture") != "llama":
-        raise UserError(f"{path}: architecture {fields.get('general.architecture')!r}, expected 'llama'. Other families have other attention.")
-    tensors = {tensor.name: torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)) for tensor in reader.tensors}
+        raise UserError(f"{path}: architecture {fields.get('general.architecture')!r}, expected 'llama': other families have other "
+                        "attention.")
+    tensors = {tensor.name: torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
+               for tensor in reader.tensors}
     config = gguf_config(fields, tensors)
     weights = {llama_name(name, path): _in_order(name, value, config) for name, value in tensors.items()
                if not name.startswith("rope_freqs")}
@@ -54,7 +56,8 @@ def gguf_config(fields: dict[str, Any], tensors: dict[str, Tensor]) -> LlamaConf
     return LlamaConfig(
         vocab_size=vocab_size, hidden_size=hidden, intermediate_size=int(fields["llama.feed_forward_length"]),
         num_hidden_layers=int(fields["llama.block_count"]), num_attention_heads=heads,
-        num_key_value_heads=int(fields.get("llama.attention.head_count_kv", heads)), max_position_embeddings=int(fields["llama.context_length"]),
+        num_key_value_heads=int(fields.get("llama.attention.head_count_kv", heads)),
+        max_position_embeddings=int(fields["llama.context_length"]),
         rms_norm_eps=float(fields["llama.attention.layer_norm_rms_epsilon"]), tie_word_embeddings="output.weight" not in tensors,
         rope_parameters={"rope_type": "default", "rope_theta": float(fields.get("llama.rope.freq_base", 10_000.0))},
         bos_token_id=fields.get("tokenizer.ggml.bos_token_id"), eos_token_id=fields.get("tokenizer.ggml.eos_token_id"),
@@ -75,5 +78,5 @@ def llama_name(name: str, path: Path) -> str:
 def _in_order(name: str, value: Tensor, config: LlamaConfig) -> Tensor:
     if not name.endswith(("attn_q.weight", "attn_k.weight")):
         return value
-    heads = config.num_attention_heads if "attn_q" in name else config.num_key_value_heads
+    heads = int(config.num_attention_heads if "attn_q" in name else config.num_key_value_heads or 1)
     return value.view(heads, -1, 2, value.shape[1]).transpose(1, 2).reshape(value.shape)

@@ -74,7 +74,8 @@ def known_shape(config: TransplantConfig) -> Shape | None:
     return KNOWN.get(str(config.base.get("repository") or config.base.get("package")))
 
 
-def phase_memory(shape: Shape, phase: Phase, length: int, *, d_state: int = 128, prediction: bool = True, recompute: bool = False) -> dict[str, int]:
+def phase_memory(shape: Shape, phase: Phase, length: int, *, d_state: int = 128, prediction: bool = True,
+                 recompute: bool = False) -> dict[str, int]:
     """Bytes of one phase on a GPU: weights, gradients, moments, teacher, activations of a micro-batch, head, total."""
     new = shape.layers * shape.block(d_state, prediction)
     total = shape.total - shape.layers * shape.attention + new

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, LlamaModel
-from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaPreTrainedModel
 
 from overtone.errors import UserError
 from overtone.transplant.block import BlockOptions, HarmonicBlock
@@ -35,8 +35,7 @@ class HarmonicLlamaConfig(LlamaConfig):
 class _HarmonicInit(LlamaPreTrainedModel):
     config_class = HarmonicLlamaConfig
     _is_stateful = True  # a recurrent state cannot be rolled back: no assisted or contrastive generation
-    _no_split_modules = ["LlamaDecoderLayer"]
-    _can_record_outputs = {key: value for key, value in LlamaPreTrainedModel._can_record_outputs.items() if key != "attentions"}
+    _can_record_outputs = {"hidden_states": LlamaDecoderLayer}  # noqa: RUF012  (transformers' own form)
 
 
 class HarmonicLlamaModel(_HarmonicInit, LlamaModel):
@@ -44,12 +43,13 @@ class HarmonicLlamaModel(_HarmonicInit, LlamaModel):
 
     def __init__(self, config: HarmonicLlamaConfig) -> None:
         super().__init__(config)
-        kind = LeakyBlock if config.block["kind"] == "leaky" else HarmonicBlock
-        for index, layer in enumerate(self.layers):
-            layer.self_attn = kind(config, index)
+        kind = LeakyBlock if BlockOptions.from_dict(config.block or {}).kind == "leaky" else HarmonicBlock
+        blocks = [kind(config, index) for index in range(config.num_hidden_layers)]
+        for layer, block in zip(self.layers, blocks, strict=True):
+            layer.self_attn = block
         self.post_init()
-        for layer in self.layers:  # after post_init, which draws every nn.Linear anew
-            layer.self_attn.reset_parameters()
+        for block in blocks:  # after post_init, which draws every nn.Linear anew
+            block.reset_parameters()
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None,
                 use_cache: bool | None = None, **kwargs: Any) -> Any:
@@ -61,7 +61,8 @@ class HarmonicLlamaModel(_HarmonicInit, LlamaModel):
             kwargs[_CACHE] = HarmonicCache(self.config.num_hidden_layers)
         if attention_mask is not None:
             if attention_mask.ndim != 2:
-                raise UserError(f"attention_mask: found {attention_mask.ndim} axes, expected 2 (batch, tokens): a block has no attention to mask.")
+                raise UserError(f"attention_mask: found {attention_mask.ndim} axes, expected 2 (batch, tokens): there is no attention "
+                                "to mask.")
             attention_mask = attention_mask[:, -length:]
             kwargs["padding"] = None if bool(attention_mask.all()) else attention_mask
         return super().forward(input_ids=input_ids, inputs_embeds=inputs_embeds, use_cache=use_cache, **kwargs)
@@ -80,7 +81,8 @@ class HarmonicLlamaForCausalLM(_HarmonicInit, LlamaForCausalLM):
         """The block of each layer, first to last."""
         return [layer.self_attn for layer in self.model.layers]
 
-    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any,  # type: ignore[override]
+                                      **kwargs: Any) -> None:
         """`generate()` starts from a HarmonicCache unless the caller brings one."""
         if generation_config.use_cache is not False and model_kwargs.get(_CACHE) is None:
             model_kwargs[_CACHE] = HarmonicCache(self.config.num_hidden_layers)
@@ -100,10 +102,13 @@ def transplant(base: LlamaForCausalLM, options: BlockOptions, seed: int) -> Harm
         block.reset_parameters(generator)
         block.init_from(layer.self_attn)
     kept = {key: value for key, value in base.state_dict().items() if ".self_attn." not in key}
-    missing = model.load_state_dict(kept, strict=False)
-    if missing.unexpected_keys or any(".self_attn." not in key for key in missing.missing_keys if key != "lm_head.weight"):
-        raise UserError(f"this base is no plain Llama: weights {missing.unexpected_keys[:3] or missing.missing_keys[:3]} have no place in it.")
-    return model.to(dtype=base.dtype)
+    wrong = model.load_state_dict(kept, strict=False)
+    lacking = [key for key in wrong.missing_keys if ".self_attn." not in key and key != "lm_head.weight"]
+    if wrong.unexpected_keys or lacking:
+        raise UserError(f"the base is no plain Llama: its weights differ by {wrong.unexpected_keys[:3] or lacking[:3]}. Choose another.")
+    for weight in model.parameters():
+        weight.data = weight.data.to(base.dtype)
+    return model
 
 
 AutoConfig.register(HarmonicLlamaConfig.model_type, HarmonicLlamaConfig)

@@ -28,7 +28,8 @@ def recall(model: Any, region: Region, distance: int, windows: int, seed: int, b
     `windows` stretches at starts drawn from `seed`; both readings score the same targets.
     """
     if region.size < distance + 1:
-        raise UserError(f"recall: the held-out region has {region.size} tokens, a stretch of {distance} does not fit. Shorten evaluation.recall.")
+        raise UserError(f"recall: the held-out region has {region.size} tokens, a stretch of {distance} does not fit. Shorten "
+                        "evaluation.recall.")
     starts = np.random.default_rng([seed, distance]).integers(0, region.size - distance, windows)
     ids = torch.stack([region.ids_at(int(start), distance) for start in starts])
     ids = torch.cat([ids, ids], dim=1).to(next(model.parameters()).device)  # (windows, 2 distance)

@@ -35,7 +35,8 @@ def model_folder(config: TransplantConfig, results: Path, variant: Variant, numb
     return folder / "model" if number == variant.phases[-1].number else folder / f"phase{number}" / "model"
 
 
-def train_phase(config: TransplantConfig, results: Path, variant: Variant, number: int, out: Path, log: Callable[[str], None]) -> dict[str, Any]:
+def train_phase(config: TransplantConfig, results: Path, variant: Variant, number: int, out: Path,
+                log: Callable[[str], None]) -> dict[str, Any]:
     """Train, save the model, write phaseN.json to `out`. Goes on from its own checkpoint; raises Interrupted after writing one."""
     phase = config.phase(variant.name, number)
     device = torch_device(config.device, log)
@@ -82,12 +83,12 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
 
 
 def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Phase,
-            device: torch.device) -> tuple[str, HarmonicLlamaForCausalLM, Any]:
+            device: torch.device) -> tuple[str, Any, Any]:
     """(digest of what it starts from, student, teacher or None where the objective asks for none)."""
-    teacher = load_base(config, results)
+    teacher: Any = load_base(config, results)
     before = _before(config, results, variant, phase)
     if before is None:
-        student = transplant(teacher, BlockOptions.from_dict(variant.block), config.seed)
+        student: Any = transplant(teacher, BlockOptions.from_dict(variant.block), config.seed)
         origin = read_json(results / "transplants" / config.name / "base.json")["sha256"]
     else:
         folder, origin = before

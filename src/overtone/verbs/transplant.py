@@ -10,6 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from overtone.transplant.config import TransplantConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return stopped.exit_code
 
 
-def _base(config, args) -> int:  # type: ignore[no-untyped-def]
+def _base(config: TransplantConfig, args: argparse.Namespace) -> int:
     from overtone.files import write_json
     from overtone.transplant.base import make_base
 
@@ -49,14 +53,14 @@ def _base(config, args) -> int:  # type: ignore[no-untyped-def]
     return 0
 
 
-def _train(config, args) -> int:  # type: ignore[no-untyped-def]
+def _train(config: TransplantConfig, args: argparse.Namespace) -> int:
     from overtone.transplant.train import train_phase
 
     train_phase(config, args.results, config.variant(args.variant), args.phase, args.out, _log)
     return 0
 
 
-def _evaluate(config, args) -> int:  # type: ignore[no-untyped-def]
+def _evaluate(config: TransplantConfig, args: argparse.Namespace) -> int:
     from overtone.files import write_json
     from overtone.transplant.evaluate import evaluate
 
