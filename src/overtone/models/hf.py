@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
@@ -24,7 +24,10 @@ from overtone.models.checkpoint import config_dict
 from overtone.models.checkpoint_names import class_stem
 from overtone.models.hf_cache import StateCache, spans
 from overtone.models.hf_config import OvertoneConfig, config_class, register_configs
+from overtone.models.hf_tokenizer import OvertoneTokenizer, save_hf_tokenizer
 from overtone.models.registry import architecture_names, build_model
+
+__all__ = ["OvertoneForCausalLM", "model_class", "register_auto_classes", "save_hf_tokenizer"]
 
 # Earlier transformers 5 call the argument and the output that carry the cache past_key_values.
 CACHE_ARGUMENT = "cache" if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters else "past_key_values"
@@ -45,6 +48,11 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         self.model = build_model(config.architecture, vocab_size=config.vocab_size, hidden=config.hidden_size, **config.options)
         config.options = config_dict(self.model)["options"]  # defaults written out
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """As everywhere in transformers, from safetensors files only: a pickle can run code."""
+        return super().from_pretrained(*args, **(kwargs | {"use_safetensors": True}))
 
     @classmethod
     def wrap(cls, model: LanguageModel) -> OvertoneForCausalLM:
@@ -147,12 +155,13 @@ def model_class(name: str) -> type[OvertoneForCausalLM]:
 
 
 def register_auto_classes() -> None:
-    """Make every registered architecture known to AutoConfig and AutoModelForCausalLM."""
+    """Make every registered architecture and the tokenizer known to the Auto classes."""
     register_configs()
     for name in architecture_names():
         found = model_class(name)
         globals()[found.__name__] = found
         AutoModelForCausalLM.register(config_class(name), found, exist_ok=True)
+        AutoTokenizer.register(config_class(name), fast_tokenizer_class=OvertoneTokenizer, exist_ok=True)
 
 
 register_auto_classes()

@@ -1,7 +1,7 @@
-"""A study's tokenizer as a standard Hugging Face tokenizer beside a saved model: the same ids for every text.
+"""A study's tokenizer as a Hugging Face tokenizer beside a saved model: the same ids for every text, the same text for all ids.
 
-No special tokens: the study's vocabularies have none. Documents end with a newline, so tools that want a prefix or end-of-text
-id (lm-evaluation-harness: `prefix_token_id`) are given the id of "\\n".
+The study's vocabularies have no special tokens, and a document ends with a newline. Tools need an end-of-text token (as prefix,
+padding, stop string), so the newline is named as such; it stays text: decoding never drops it, and `generate()` does not stop at it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, read_json
 
 
+class OvertoneTokenizer(PreTrainedTokenizerFast):
+    """A tokenizer without special tokens: what is named `eos_token` is text like any other."""
+
+    def _decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str:
+        return str(super()._decode(token_ids, skip_special_tokens=False, **kwargs))
+
+
 def save_hf_tokenizer(tokens_dir: StrPath, model_dir: StrPath) -> None:
     """Write the tokenizer of a tokens folder to `model_dir`, where AutoTokenizer.from_pretrained finds it."""
     folder = Path(tokens_dir)
@@ -25,14 +32,21 @@ def save_hf_tokenizer(tokens_dir: StrPath, model_dir: StrPath) -> None:
     built = _BUILDERS[fields["kind"]](folder, fields)
     if built.get_vocab_size() != fields["vocab_size"]:
         raise UserError(f"{folder}: tokenizer.json says {fields['vocab_size']} ids, its model has {built.get_vocab_size()}. Fit it again.")
-    PreTrainedTokenizerFast(tokenizer_object=built, clean_up_tokenization_spaces=False).save_pretrained(model_dir)
+    end = next((token for token in ("\n", "<|endoftext|>", "</s>") if built.token_to_id(token) is not None), None)
+    kind = PreTrainedTokenizerFast if fields["kind"] == "pretrained" else OvertoneTokenizer
+    kind(tokenizer_object=built, eos_token=end, pad_token=end, clean_up_tokenization_spaces=False).save_pretrained(model_dir)
 
 
 def _bytes(folder: Path, fields: dict[str, Any]) -> Tokenizer:
     """Every character falls back to its UTF-8 bytes; id = byte."""
-    tokenizer = Tokenizer(models.BPE({f"<0x{byte:02X}>": byte for byte in range(256)}, [], byte_fallback=True))
+    vocabulary = {_byte_piece(byte): byte for byte in range(256)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return tokenizer
+
+
+def _byte_piece(byte: int) -> str:
+    return "\n" if byte == 10 else f"<0x{byte:02X}>"
 
 
 def _characters(folder: Path, fields: dict[str, Any]) -> Tokenizer:
@@ -54,13 +68,13 @@ def _sentencepiece(folder: Path, fields: dict[str, Any]) -> Tokenizer:
 
     model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     size = model.vocab_size()
-    pieces = [model.id_to_piece(number) if model.is_byte(number) or model.is_unknown(number) else
-              model.id_to_piece(number).replace("\u2581", " ") for number in range(size)]
+    pieces = [piece if model.is_byte(number) or model.is_unknown(number) else piece.replace("\u2581", " ")
+              for number, piece in enumerate(map(model.id_to_piece, range(size)))]
     plain = {pieces[number] for number in range(size) if not (model.is_byte(number) or model.is_unknown(number))}
     ranked = sorted((number for number in range(size) if pieces[number] in plain), key=lambda number: (-model.get_score(number), number))
     merges = [(pieces[number][:cut], pieces[number][cut:]) for number in ranked for cut in range(1, len(pieces[number]))
               if pieces[number][:cut] in plain and pieces[number][cut:] in plain]
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    vocabulary = {"\n" if piece == "<0x0A>" else piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token=pieces[model.unk_id()], fuse_unk=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\n", "isolated")  # no piece holds a newline; lines keep merging fast
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
