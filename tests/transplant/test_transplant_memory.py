@@ -7,9 +7,10 @@ import pytest
 import torch
 from transplant_models import make_llama
 
+from overtone.errors import UserError
 from overtone.transplant import BlockOptions, transplant
 from overtone.transplant.config import Phase
-from overtone.transplant.memory import KNOWN, Shape, phase_memory
+from overtone.transplant.memory import KNOWN, Shape, base_shape, check_fits, phase_memory
 from overtone.transplant.phase import choose_trainable, recompute_activations
 
 PHASE = Phase(number=1, objective="cross_entropy", train="blocks_only", budget=1, lr=1e-3, tokens_per_step=128, batch=None, warmup=0.1,
@@ -73,3 +74,15 @@ def test_the_1b_run_fits_one_card_of_80_gb() -> None:
         assert phase_memory(shape, phase, **published)["total"] < 80e9
     last = dataclasses.replace(PHASE, number=2, train="all", tokens_per_step=32_768, batch=4)
     assert phase_memory(shape, last, **published, recompute=True)["total"] < phase_memory(shape, last, **published)["total"] < 80e9
+
+
+def test_a_phase_that_does_not_fit_is_told_before_it_starts(tmp_path) -> None:
+    make_llama(tied=True).save_pretrained(tmp_path)
+    shape = base_shape(tmp_path)
+    assert shape == Shape(2, 32, 48, 4, 2, 61, True)
+    options = {"d_state": 8, "prediction": True}
+    check_fits(shape, PHASE, 32, **options, recompute=False, card=1e9)
+    with pytest.raises(UserError, match="gradient_checkpointing"):
+        check_fits(shape, PHASE, 32, **options, recompute=False, card=1e5)
+    with pytest.raises(UserError, match="In the study lower batch\\."):
+        check_fits(shape, PHASE, 32, **options, recompute=True, card=1e5)

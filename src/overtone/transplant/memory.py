@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from overtone.errors import UserError
+from overtone.files import read_json
 from overtone.transplant.config import Phase, TransplantConfig
 
 CARD = 80e9  # bytes: the card the 1B run has to fit
@@ -74,6 +77,13 @@ def known_shape(config: TransplantConfig) -> Shape | None:
     return KNOWN.get(str(config.base.get("repository") or config.base.get("package")))
 
 
+def base_shape(folder: Path) -> Shape:
+    """The sizes of a base that is here, from its config.json."""
+    found = read_json(folder / "config.json")
+    return Shape(found["num_hidden_layers"], found["hidden_size"], found["intermediate_size"], found["num_attention_heads"],
+                 found["num_key_value_heads"], found["vocab_size"], bool(found["tie_word_embeddings"]))
+
+
 def phase_memory(shape: Shape, phase: Phase, length: int, *, d_state: int = 128, prediction: bool = True,
                  recompute: bool = False) -> dict[str, int]:
     """Bytes of one phase on a GPU: weights, gradients, moments, teacher, activations of a micro-batch, head, total."""
@@ -107,3 +117,12 @@ def transplant_memory(config: TransplantConfig, shape: Shape | None = None, card
                                  prediction=bool(variant.block.get("prediction", True)), recompute=config.data["gradient_checkpointing"])
             rows.append({"variant": variant.name, "phase": phase.number, **parts, "fits": parts["total"] <= card})
     return rows
+
+
+def check_fits(shape: Shape, phase: Phase, length: int, *, d_state: int, prediction: bool, recompute: bool, card: float) -> None:
+    """UserError where a phase would not fit a card of `card` bytes: better now than an hour into it."""
+    needed = phase_memory(shape, phase, length, d_state=d_state, prediction=prediction, recompute=recompute)["total"]
+    if needed > card:
+        remedy = "lower batch" if recompute else "lower batch or set gradient_checkpointing: true"
+        raise UserError(f"transplant phase {phase.number} ({phase.objective}): needs about {needed / 1e9:.1f} GB, the GPU has "
+                        f"{card / 1e9:.1f}. In the study {remedy}.")

@@ -21,6 +21,7 @@ from overtone.training.stream import Region
 from overtone.transplant.base import load_base
 from overtone.transplant.block import BlockOptions
 from overtone.transplant.config import Phase, TransplantConfig, Variant
+from overtone.transplant.memory import base_shape, check_fits
 from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
 from overtone.transplant.phase import PhaseTrainer
 from overtone.transplant.scoring import bpt, parameter_count, whole_targets
@@ -44,6 +45,8 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     held_out = open_tokens(config, results, config.corpus, "validation")
     region, validation = Region.of(tokens), Region.of(held_out)
     plan = Plan(tokens.digest, region.size, config.length, phase.budget, phase.tokens_per_step, config.seed)
+    if device.type == "cuda":
+        _check_card(config, results, variant, phase, device)
     started_from, student, teacher = _models(config, results, variant, phase, device)
     fingerprint = digest_json({
         "config": {key: config.data[key] for key in ("base", "corpus", "length", "seed", "dtype")}, "block": dict(variant.block),
@@ -80,6 +83,12 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     write_json(out, report)
     shutil.rmtree(folder, ignore_errors=True)
     return report
+
+
+def _check_card(config: TransplantConfig, results: Path, variant: Variant, phase: Phase, device: torch.device) -> None:
+    block = BlockOptions.from_dict(variant.block)
+    check_fits(base_shape(base_folder(config, results)), phase, config.length, d_state=block.d_state, prediction=block.prediction,
+               recompute=config.data["gradient_checkpointing"], card=torch.cuda.get_device_properties(device).total_memory)
 
 
 def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Phase,
