@@ -68,7 +68,8 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
     for file in files:
         try:
             with safe_open(file, framework="pt") as opened:
-                tensors |= {name.removeprefix(WEIGHT_PREFIX): opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+                # A copy is aligned in memory; the file's own is not, and sums over it would round differently.
+                tensors |= {name.removeprefix(WEIGHT_PREFIX): opened.get_tensor(name).clone() for name in opened.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise UserError(f"{file}: not a whole safetensors file ({error}). Delete it and run the stage that makes it again.") from error
     return tensors

@@ -14,13 +14,15 @@ from transformers import PreTrainedTokenizerFast
 
 from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, read_json
+from overtone.models.byte_pieces import join_pieces
 
 
 class OvertoneTokenizer(PreTrainedTokenizerFast):
     """A tokenizer without special tokens: what is named `eos_token` is text like any other."""
 
     def _decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str:
-        return str(super()._decode(token_ids, skip_special_tokens=False, **kwargs))
+        ids = [token_ids] if isinstance(token_ids, int) else list(token_ids)
+        return join_pieces(self.convert_ids_to_tokens(ids))
 
 
 def save_hf_tokenizer(tokens_dir: StrPath, model_dir: StrPath) -> None:
@@ -52,10 +54,10 @@ def _byte_piece(byte: int) -> str:
 def _characters(folder: Path, fields: dict[str, Any]) -> Tokenizer:
     """Id 0 is unknown, id k the k-th character."""
     vocabulary = {character: number for number, character in enumerate(fields["characters"], start=1)}
-    unknown = "\ufffd" if "\ufffd" not in vocabulary else "<unknown>"
+    unknown = "<0xFF>"  # a byte that is no UTF-8, so it is shown as U+FFFD
     tokenizer = Tokenizer(models.WordLevel({unknown: 0} | vocabulary, unk_token=unknown))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return tokenizer
 
 

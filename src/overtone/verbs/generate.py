@@ -67,8 +67,12 @@ def _tokenizer(folder: Path, tokens: Path | None) -> tuple[Callable[[str], Seque
         raise UserError(f"{folder}: no tokenizer.json beside the model. Name the study's tokens folder with --tokens.")
     from tokenizers import Tokenizer
 
+    from overtone.models.byte_pieces import join_pieces
+
     fast = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return lambda text: fast.encode(text).ids, lambda ids: str(fast.decode(list(ids)))
+    if read_json(folder / "tokenizer_config.json").get("tokenizer_class") != "OvertoneTokenizer":
+        return lambda text: fast.encode(text).ids, lambda ids: str(fast.decode(list(ids)))
+    return lambda text: fast.encode(text).ids, lambda ids: join_pieces(str(fast.id_to_token(token)) for token in ids)
 
 
 def stream_text(ids: Iterable[int], decode: Callable[[Sequence[int]], str]) -> Iterator[str]:
