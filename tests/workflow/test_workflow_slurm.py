@@ -1,0 +1,220 @@
+"""The smoke study on a real Slurm (private, on loopback) with profiles/slurm: what ran where, and what interruptions do.
+
+Three runs at once, from the same tokens: one left alone, one whose job hangs past its time limit, and one that loses
+Snakemake itself to SIGKILL and, started again, a job to scancel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import slurm_site
+from checkout import Checkout, clean_environment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(slurm_site.why_not()), reason=slurm_site.why_not())]
+
+# 64 steps, a checkpoint after each: long enough to be stopped in the middle on a fast machine.
+EDIT = "edit={protocols: {resonator: {budget: 32768, checkpoint_every_s: 0}}}"
+CELLS = "results/smoke/cells/resonator/enwiki-mini/characters"
+TRAINED = [f"{CELLS}/{architecture}/d32/128/1/metrics.json" for architecture in ("resonator", "transformer")]
+TOKENS = [f"results/smoke/tokens/enwiki-mini/characters/{split}.json" for split in ("train", "validation", "test")]
+FIGURE = "reports/smoke/figures/quality.svg"
+SITE = (
+    "--slurm-status-command", "squeue", "--slurm-no-account", "--slurm-keep-successful-logs", "--latency-wait", "10",
+    "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2",
+)
+GPU = ("--set-resources", "train:gpu=1")
+PATIENCE_S = 1200
+
+
+@dataclass(frozen=True)
+class Run:
+    """One Snakemake on the cluster, in its own folder."""
+
+    checkout: Checkout
+    slurm: slurm_site.Slurm
+    folder: Path
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start Snakemake with the Slurm profile; its output goes to FOLDER/out."""
+        command = [
+            sys.executable, "-m", "snakemake", "--snakefile", str(self.checkout.path / "Snakefile"),
+            "--profile", str(self.checkout.path / "profiles/slurm"), *SITE, *words,
+        ]
+        with (self.folder / "out").open("ab") as out:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=clean_environment() | self.slurm.environment, stdout=out, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )
+
+    def finish(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for Snakemake; it must have succeeded."""
+        code = process.wait(PATIENCE_S)
+        assert code == 0, self.output[-6000:]
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "out").read_text(errors="replace")
+
+    @property
+    def jobs(self) -> list[dict[str, str]]:
+        return self.slurm.jobs(self.folder)
+
+    def running(self) -> set[str]:
+        """Ids of the GPU jobs that run now."""
+        return {job["JobId"] for job in self.jobs if job["JobState"] == "RUNNING" and "gpu" in job.get("TresPerJob", "")}
+
+    def state(self) -> Path | None:
+        """The state folder of a cell in training that holds a checkpoint."""
+        ended = {json.loads(path.read_text())["hash"] for name in TRAINED if (path := self.folder / name).exists()}
+        found = (path.parent for path in self.folder.glob("results/smoke/state/*/*.safetensors"))
+        return next((folder for folder in found if folder.name not in ended), None)
+
+    def deterministic(self) -> list[dict[str, object]]:
+        """What does not depend on the machine's speed, of each trained cell."""
+        metrics = [json.loads((self.folder / name).read_text()) for name in TRAINED if (self.folder / name).exists()]
+        return [{key: value for key, value in item.items() if key not in ("measured", "environment")} for item in metrics]
+
+    def log(self, name: str) -> str:
+        """The log of the training job of one of TRAINED (its last attempt's)."""
+        cell = name.removeprefix("results/smoke/cells/").removesuffix("/metrics.json")
+        return (self.folder / f"results/smoke/logs/train/{cell}.log").read_text()
+
+
+def wait_for(condition: Callable[[], object], what: str, process: subprocess.Popen[bytes], run: Run) -> object:
+    """Poll until the condition holds while the run is alive."""
+    until = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert process.poll() is None, f"the run ended before {what}:\n{run.output[-4000:]}"
+        assert time.monotonic() < until, f"{what} never came:\n{run.output[-4000:]}"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_site.Slurm]:
+    site = slurm_site.Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        site.start()
+        yield site
+    finally:
+        site.stop()
+
+
+@pytest.fixture(scope="module")
+def runs(slurm: slurm_site.Slurm, fresh: Checkout, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """The three runs, ended."""
+    base = tmp_path_factory.mktemp("runs")
+    runs = {name: Run(fresh, slurm, base / name) for name in ("alone", "limited", "disturbed")}
+    runs["alone"].folder.mkdir()
+    runs["alone"].finish(runs["alone"].start(*GPU, "--config", "study=smoke", EDIT, "--", *TOKENS, "results/smoke/preflight.json"))
+    for name in ("limited", "disturbed"):
+        shutil.copytree(runs["alone"].folder, runs[name].folder, ignore=shutil.ignore_patterns("slurm_logs", "out"))
+    with ThreadPoolExecutor(3) as pool:
+        done = [
+            pool.submit(leave_alone, runs["alone"]),
+            pool.submit(hang_past_the_limit, runs["limited"]),
+            pool.submit(kill_and_cancel, runs["disturbed"]),
+        ]
+        for item in done:
+            item.result()
+    return runs
+
+
+def leave_alone(run: Run) -> None:
+    run.finish(run.start(*GPU, "--config", "study=smoke", EDIT, "--", FIGURE))
+
+
+def hang_past_the_limit(run: Run) -> None:
+    """The first attempt may take one minute and is stopped in mid-training: Slurm ends it; the second may take two."""
+    process = run.start("--set-resources", "train:runtime=attempt", "--config", "study=smoke", EDIT, "--", TRAINED[0])
+    state = wait_for(run.state, "a checkpoint", process, run)
+    assert isinstance(state, Path)
+    os.kill(int((state / "lock").read_text()), signal.SIGSTOP)
+    run.finish(process)
+
+
+def kill_and_cancel(run: Run) -> None:
+    """SIGKILL Snakemake in mid-training, leaving its jobs to Slurm; start again, and scancel a training job of the new run."""
+    words = (*GPU, "--config", "study=smoke", EDIT, "--", *TRAINED)
+    killed = run.start(*words)
+    wait_for(lambda: run.state() and run.running(), "a checkpoint", killed, run)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    left = {job["JobId"] for job in run.jobs}
+    run.finish(run.start("--unlock", *words))
+    again = run.start(*words)
+    cancelled = wait_for(lambda: run.state() and run.running() - left, "a checkpoint of the new run", again, run)
+    assert isinstance(cancelled, set)
+    run.slurm.ask("scancel", *cancelled)
+    run.finish(again)
+
+
+def test_every_job_ran_in_slurm(runs):
+    run = runs["alone"]
+    submitted = re.findall(r"has been submitted with SLURM jobid (\d+)", run.output)
+    assert sorted(submitted) == sorted(job["JobId"] for job in run.jobs)
+    assert {job["JobState"] for job in run.jobs} == {"COMPLETED"}
+    logs = "\n".join(path.read_text(errors="replace") for path in (run.folder / ".snakemake/slurm_logs").rglob("*.log"))
+    assert Counter(re.findall(r"^(?:local)?rule (\w+):", logs, re.M)) == {
+        "study_file": 1, "preflight": 1, "fetch": 1, "extract": 1, "split": 1, "tokenizer": 1, "tokenize": 3, "train": 2, "table": 1,
+        "figure": 1,
+    }
+    assert (run.folder / FIGURE).stat().st_size > 1000
+
+
+def test_short_jobs_share_a_submission(runs):
+    """Thirteen jobs in six submissions: the corpus, the study, preflight, two cells, table and figure."""
+    assert len(runs["alone"].jobs) == 6
+
+
+def test_gpu_jobs_never_share_a_gpu_and_the_queue_holds_several(runs):
+    jobs = [job for run in runs.values() for job in run.jobs if "gres:gpu:1" in job.get("TresPerJob", "") and job["StartTime"] != "Unknown"]
+    spans = sorted((job["StartTime"], job["EndTime"]) for job in jobs)
+    assert len(spans) >= 7
+    assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans)), spans
+    first, second = sorted((job["SubmitTime"], job["EndTime"]) for job in runs["alone"].jobs if "gpu" in job.get("TresPerJob", ""))
+    assert second[0] < first[1], "the second GPU job was held back instead of queued"
+
+
+def test_a_job_over_its_time_limit_comes_back_with_more_and_resumes(runs):
+    run = runs["limited"]
+    attempts = sorted((int(job["JobId"]), job["TimeLimit"], job["JobState"]) for job in run.jobs)
+    assert [limit for _, limit, _ in attempts[:2]] == ["00:01:00", "00:02:00"]
+    assert attempts[0][2] == "TIMEOUT"
+    assert attempts[-1][2] == "COMPLETED"
+    assert re.search(r"resumed at step \d+ of 64", run.log(TRAINED[0]))
+
+
+def test_a_cancelled_job_resumes_from_its_checkpoint(runs):
+    run = runs["disturbed"]
+    assert [job["JobState"] for job in run.jobs].count("CANCELLED") == 1
+    assert any(re.search(r"resumed at step \d+ of 64", run.log(name)) for name in TRAINED)
+
+
+def test_interrupted_runs_end_with_the_results_of_the_undisturbed_one(runs):
+    alone = runs["alone"].deterministic()
+    assert len(alone) == 2
+    assert runs["disturbed"].deterministic() == alone
+    assert runs["limited"].deterministic() == alone[:1]
+
+
+def test_a_second_run_after_all_that_plans_nothing(runs):
+    for name in ("alone", "disturbed"):
+        run = runs[name]
+        ran = run.checkout.snakemake("--dry-run", "--config", "study=smoke", EDIT, "--", *TRAINED, cwd=run.folder)
+        assert ran.jobs == {}, name
