@@ -62,7 +62,7 @@ def _distinct(subject: str, mode: str, members: list[FinishedCell], value: Calla
         by_value[value(item.metrics)].append(item.cell.architecture)
     most = max(by_value.values(), key=len)
     other = sorted({name for names in by_value.values() if names is not most for name in names})
-    detail = f"{len(members)} cells" + (f"; not as the rest: {', '.join(other)}" if other else "")
+    detail = f"{len(members)} cell{'s' * (len(members) != 1)}" + (f"; not as the rest: {', '.join(other)}" if other else "")
     return at_most(subject, mode, len(by_value), 1, detail=detail)
 
 

@@ -90,4 +90,5 @@ def _judge(rows: list[Row], notes: dict[str, None], subject: str, rate: float, e
     if peak is None:
         notes[f"{environment['device']}: its peak is not known here, so its throughput is not judged"] = None
     else:
-        rows.append(at_most(subject, "rate", rate, peak, detail=f"{rate / peak:.1%} of the peak of {environment['device']}"))
+        where = environment["processor"] if environment["device"] == "cpu" else environment["device"]
+        rows.append(at_most(subject, "rate", rate, peak, detail=f"{rate / peak:.1%} of the peak of {where}"))
