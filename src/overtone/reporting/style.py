@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -238,16 +237,6 @@ def note(axis: Axes, words: str) -> None:
 def zero_line(axis: Axes, value: float = 0.0, which: str = "y") -> None:
     """The line of no difference."""
     (axis.axhline if which == "y" else axis.axvline)(value, color=GREY, linewidth=0.9, zorder=1)
-
-
-def limits(axis: Axes, values: Iterable[Any], margin: float = 0.08) -> None:
-    """y limits around all finite values."""
-    known = np.asarray([float(value) for value in values if not formats.absent(value)], dtype=float)
-    known = known[np.isfinite(known)]
-    if known.size:
-        low, high = float(known.min()), float(known.max())
-        reach = (high - low) or abs(high) or 1.0
-        axis.set_ylim(low - margin * reach, high + margin * reach)
 
 
 def save(drawn: Figure, folder: StrPath, name: str) -> None:

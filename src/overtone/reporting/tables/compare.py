@@ -6,7 +6,7 @@ A group shares protocol, corpus, tokenizer, size, length and architecture. Every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -29,12 +29,12 @@ def groups(cells: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]
         yield dict(zip([*PLACE, "architecture"], key, strict=True)), rows
 
 
-def scores(cells: pd.DataFrame, split: str = SPLIT) -> pd.DataFrame:
+def scores(cells: pd.DataFrame) -> pd.DataFrame:
     """One row a group: outcome, counts, bpt with its interval, and the other measures (means over seeds that ended ok)."""
-    return pd.DataFrame([place | score(rows, split) for place, rows in groups(cells)], columns=list(SCORE_COLUMNS))
+    return pd.DataFrame([place | score(rows) for place, rows in groups(cells)], columns=list(SCORE_COLUMNS))
 
 
-def score(rows: pd.DataFrame, split: str = SPLIT) -> dict[str, Any]:
+def score(rows: pd.DataFrame) -> dict[str, Any]:
     """The measures of one group."""
     ended = select(rows, status="ok")
     failures = [item["message"] for item in rows["failure"] if item]
@@ -43,10 +43,10 @@ def score(rows: pd.DataFrame, split: str = SPLIT) -> dict[str, Any]:
         "seeds_run": len(rows), "parameters": int(rows["parameters"].iloc[0]),
     }
     if len(ended):
-        bits = estimate(mean, *paired(rows, split=split))
-        accuracy = t_interval(ended[f"{split}_accuracy"].astype(float))
+        bits = estimate(mean, *paired(rows))
+        accuracy = t_interval(ended[f"{SPLIT}_accuracy"].astype(float))
         found |= interval_columns("bpt", bits) | interval_columns("accuracy", accuracy) | {"blocks": bits.windows}
-        found |= {name: float(ended[f"{split}_{name}"].mean()) for name in ("bpb", "perplexity")}
+        found |= {name: float(ended[f"{SPLIT}_{name}"].mean()) for name in ("bpb", "perplexity")}
         found["validation_bpt"] = float(ended["validation_bpt"].mean())
     return found
 
@@ -61,25 +61,22 @@ def comparison_columns(name: str) -> list[str]:
     return [name, f"{name}_low", f"{name}_high", f"{name}_p", f"{name}_p_holm", f"{name}_effect", f"{name}_seeds", f"{name}_power"]
 
 
-def compare(
-    cells: pd.DataFrame, statistic: Callable[..., Any], name: str, reference: str, place: Sequence[str] = PLACE,
-    split: str = SPLIT,
-) -> pd.DataFrame:
+def compare(cells: pd.DataFrame, statistic: Callable[..., Any], name: str, reference: str) -> pd.DataFrame:
     """statistic(reference, architecture) for every group beside the reference at the same place, paired.
 
-    Columns: `place`, architecture, and those of `comparison_columns`. Holm's correction runs over the places of one
+    Columns: PLACE, architecture, and those of `comparison_columns`. Holm's correction runs over the places of one
     architecture: the claim is about all lengths (and sizes) at once.
     """
     rows = []
     for where, own in groups(cells):
-        other = select(cells, architecture=reference, **{key: where[key] for key in place})
-        pair = paired(other, own, split=split) if where["architecture"] != reference else []
+        other = select(cells, architecture=reference, **{key: where[key] for key in PLACE})
+        pair = paired(other, own) if where["architecture"] != reference else []
         if pair:
             found = estimate(statistic, *pair)
-            rows.append({key: where[key] for key in (*place, "architecture")} | interval_columns(name, found) | {
+            rows.append(where | interval_columns(name, found) | {
                 f"{name}_p": found.p, f"{name}_effect": found.effect, f"{name}_seeds": found.seeds, f"{name}_power": power_note(found),
             })
-    frame = pd.DataFrame(rows, columns=[*place, "architecture", *comparison_columns(name)])
+    frame = pd.DataFrame(rows, columns=[*PLACE, "architecture", *comparison_columns(name)])
     for _, part in frame.groupby("architecture"):
         p_values = [None if pd.isna(p) else float(p) for p in part[f"{name}_p"]]
         frame.loc[part.index, f"{name}_p_holm"] = pd.Series(holm(p_values), index=part.index, dtype=float)
