@@ -1,11 +1,6 @@
 """Benchmarks, each alone on the machine, and what a trained ResonatorLM shows of itself."""
 
 
-def benchmark_settings(wildcards):
-    """The benchmark's section of the study."""
-    return canonical_json(STUDY.benchmarks.get(wildcards.bench, {}))
-
-
 rule bench:
     input:
         study=ancient(f"{RESULTS}/study.json"),
@@ -29,12 +24,7 @@ rule bench:
         settings=benchmark_settings,
         sources=stage_sources("bench"),
     shell:
-        "{overtone} bench $(echo {wildcards.bench} | tr _ -) --study {input.study} --out {output} > {log} 2>&1"
-
-
-def diagnosed(wildcards):
-    """Metrics of the trained ResonatorLM cells of the quality experiment."""
-    return metrics_of(cell for cell in experiment_cells(STUDY, "quality") if cell.model == "resonator")
+        "overtone bench $(echo {wildcards.bench} | tr _ -) --study {input.study} --out {output} > {log} 2>&1"
 
 
 rule diagnose:
@@ -53,4 +43,4 @@ rule diagnose:
         results=results_of,
         sources=stage_sources("diagnose"),
     shell:
-        "{overtone} diagnose --study {input.study} --results {params.results:q} --out {output} > {log} 2>&1"
+        "overtone diagnose --study {input.study} --results {params.results:q} --out {output} > {log} 2>&1"

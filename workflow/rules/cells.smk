@@ -1,61 +1,6 @@
 """Learning-rate sweeps, then every cell: train and evaluate."""
 
 
-def cell_tokens(wildcards):
-    """Token sidecars of a cell."""
-    return tokens_of(cell_of(wildcards))
-
-
-def trial_tokens(wildcards):
-    """Token sidecars of a trial."""
-    return tokens_of(trial_of(wildcards))
-
-
-def cell_rate(wildcards):
-    """The chosen rate of a cell, where there is a sweep."""
-    return rate_of(cell_of(wildcards))
-
-
-def cell_sources(wildcards):
-    """Digest of the sources that decide a cell's result."""
-    return train_sources(cell_of(wildcards))
-
-
-def trial_sources(wildcards):
-    """The same for a trial."""
-    return train_sources(trial_of(wildcards))
-
-
-def cell_gpu(wildcards):
-    """GPUs of a cell."""
-    return resource("gpu", cell_of(wildcards), 1)
-
-
-def cell_memory(wildcards, attempt):
-    """Megabytes of a cell."""
-    return resource("mem_mb", cell_of(wildcards), attempt)
-
-
-def cell_runtime(wildcards, attempt):
-    """Minutes of a cell."""
-    return resource("runtime", cell_of(wildcards), attempt)
-
-
-def trial_gpu(wildcards):
-    """GPUs of a trial."""
-    return resource("gpu", trial_of(wildcards), 1)
-
-
-def trial_memory(wildcards, attempt):
-    """Megabytes of a trial."""
-    return resource("mem_mb", trial_of(wildcards), attempt)
-
-
-def trial_runtime(wildcards, attempt):
-    """Minutes of a trial."""
-    return resource("runtime", trial_of(wildcards), attempt)
-
-
 rule train:
     input:
         tokens=cell_tokens,
@@ -81,7 +26,7 @@ rule train:
         sources=cell_sources,
         device=STUDY.data["device"],
     shell:
-        "{overtone} train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q} {params.rate}"
+        "overtone train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q} {params.rate}"
         " --device {params.device} --gpus {resources.gpu} --out {output} 2> {log}"
 
 
@@ -108,14 +53,8 @@ rule trial:
         sources=trial_sources,
         device=STUDY.data["device"],
     shell:
-        "{overtone} train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q}"
+        "overtone train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q}"
         " --device {params.device} --gpus {resources.gpu} --out {output} 2> {log}"
-
-
-def trials_of(wildcards):
-    """All trials of one architecture's sweep."""
-    start = f"{wildcards.protocol}/{wildcards.architecture}/"
-    return [f"{RESULTS}/lr_sweep/{key}/metrics.json" for key in sorted(TRIALS) if key.startswith(start)]
 
 
 rule choose_rate:
@@ -132,4 +71,4 @@ rule choose_rate:
     params:
         sources=stage_sources("choose_rate"),
     shell:
-        "{overtone} choose-rate --trials {input} --out {output} 2> {log}"
+        "overtone choose-rate --trials {input} --out {output} 2> {log}"

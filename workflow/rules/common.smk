@@ -1,5 +1,6 @@
 """The study, its paths and the functions that rules share. Nothing here runs a stage."""
 
+import os
 import re
 import shlex
 import sys
@@ -29,6 +30,11 @@ try:
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
+gpus, limit = STUDY.data["gpus_per_cell"], workflow.global_resources.get("gpu")
+if STUDY.data["device"] == "cuda" and limit is not None and gpus > limit.value:
+    # Snakemake would cut the request down without a word.
+    raise WorkflowError(f"{STUDY.name}: gpus_per_cell is {gpus}, and a job may have {limit.value} here. Add --resources gpu={gpus}.")
+
 DOWNLOADS = f"{CONFIG['results']}/downloads"
 RESULTS = f"{CONFIG['results']}/{STUDY.name}"
 REPORT = f"{CONFIG['reports']}/{STUDY.name}"
@@ -48,14 +54,16 @@ def one_of(names):
     return "|".join(re.escape(str(name)) for name in sorted(set(names), key=str)) or "$^"
 
 
-def program():
-    """`overtone` as a command: this checkout's sources, under the interpreter of the rule's own environment."""
+def put_on_path():
+    """Make `overtone` in a shell command this checkout's, under the interpreter of the rule's own environment or else this one."""
     by_conda = "conda" in {str(method) for method in workflow.deployment_settings.deployment_method}
-    python = "python" if by_conda else shlex.quote(sys.executable)
-    return f"{python} {shlex.quote(str(BASE / 'workflow' / 'scripts' / 'overtone.py'))}"
+    os.environ.update(
+        PATH=os.pathsep.join([str(BASE / "workflow" / "scripts"), os.environ.get("PATH", os.defpath)]),
+        OVERTONE_PYTHON="" if by_conda else sys.executable,
+    )
 
 
-overtone = program()
+put_on_path()
 
 
 wildcard_constraints:
@@ -119,7 +127,7 @@ def state_of(wildcards, output):
     """Where a job's checkpoints lie: RESULTS/state, undeclared."""
     for folder in ("cells", "lr_sweep", "transplants"):
         if f"/{folder}/" in str(output[0]):
-            return parent(output[0], folder) + "/state"
+            return f"{parent(output[0], folder)}/state"
 
 
 def tokens_folder(wildcards, input):

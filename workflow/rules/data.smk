@@ -15,7 +15,7 @@ rule study_file:
         edit=canonical_json(CONFIG["edit"]),
         digest=digest_json(STUDY.data),
     shell:
-        "{overtone} study {params.source:q} --edit {params.edit:q} --out {output} 2> {log}"
+        "overtone study {params.source:q} --edit {params.edit:q} --out {output} 2> {log}"
 
 
 rule preflight:
@@ -29,13 +29,10 @@ rule preflight:
         f"{RESULTS}/logs/preflight.tsv"
     conda:
         "../../envs/train.yaml"
+    resources:
+        gpu=STUDY.data["gpus_per_cell"] if STUDY.data["device"] == "cuda" else 0,
     shell:
-        "{overtone} preflight --study {input.study} --out {output} 2> {log}"
-
-
-def corpus_entry(wildcards):
-    """The corpus' entry in workflow/corpora.yaml: another version or digest is fetched anew."""
-    return canonical_json(corpus_registry()[wildcards.corpus])
+        "overtone preflight --study {input.study} --out {output} 2> {log}"
 
 
 rule fetch:
@@ -51,7 +48,7 @@ rule fetch:
     params:
         entry=corpus_entry,
     shell:
-        "{overtone} fetch --corpus {wildcards.corpus} --out {output} 2> {log}"
+        "overtone fetch --corpus {wildcards.corpus} --out {output} 2> {log}"
 
 
 rule extract:
@@ -68,7 +65,7 @@ rule extract:
     params:
         sources=stage_sources("extract"),
     shell:
-        "{overtone} extract --archive {input} --out {output} 2> {log}"
+        "overtone extract --archive {input} --out {output} 2> {log}"
 
 
 rule split:
@@ -88,13 +85,8 @@ rule split:
         seed=STUDY.data["split"]["seed"],
         sources=stage_sources("split"),
     shell:
-        "{overtone} split --documents {input} --out {output}"
+        "overtone split --documents {input} --out {output}"
         " --validation {params.validation} --test {params.test} --seed {params.seed} 2> {log}"
-
-
-def tokenizer_spec(wildcards):
-    """The tokenizer's entry in the study, as canonical JSON."""
-    return canonical_json(STUDY.tokenizers[wildcards.tokenizer])
 
 
 rule tokenizer:
@@ -112,7 +104,7 @@ rule tokenizer:
         spec=tokenizer_spec,
         sources=stage_sources("tokenizer"),
     shell:
-        "{overtone} tokenizer --splits {input} --spec {params.spec:q} --out {output} 2> {log}"
+        "overtone tokenizer --splits {input} --spec {params.spec:q} --out {output} 2> {log}"
 
 
 rule tokenize:
@@ -130,4 +122,4 @@ rule tokenize:
     params:
         sources=stage_sources("tokenize"),
     shell:
-        "{overtone} tokenize --splits {input.splits} --tokenizer {input.tokenizer}" " --split {wildcards.split} --out {output} 2> {log}"
+        "overtone tokenize --splits {input.splits} --tokenizer {input.tokenizer} --split {wildcards.split} --out {output} 2> {log}"

@@ -1,31 +1,6 @@
 """Tables -> figures -> claims -> page."""
 
 
-def table_inputs(wildcards):
-    """What a table is computed from, as overtone.study.exhibits says."""
-    item = exhibit(wildcards.table)
-    names = list(STUDY.experiments) if item.experiments == ("*",) else item.experiments
-    files = metrics_of({cell.key: cell for name in names for cell in experiment_cells(STUDY, name)}.values())
-    files += [f"{RESULTS}/benchmarks/{name}.json" for name in item.benchmarks]
-    files += [f"{RESULTS}/audits/{name}.json" for name in item.audits]
-    if item.transplants:
-        files += evaluations()
-        files += [path for name in sorted(STUDY.transplants) for path in phases_of(name)]
-    if item.diagnostics:
-        files += [f"{RESULTS}/diagnostics/resonator.json"]
-    if item.sweeps:
-        files += chosen_rates()
-    if item.claims:
-        files += [f"{REPORT}/claims.json"]
-    return files
-
-
-def claims_option(wildcards, input):
-    """`--claims FILE` for the table of verdicts."""
-    found = [path for path in input.measured if path.endswith("/claims.json")]
-    return f"--claims {shlex.quote(str(found[0]))}" if found else ""
-
-
 rule table:
     input:
         study=f"{RESULTS}/study.json",
@@ -49,13 +24,8 @@ rule table:
         claims=claims_option,
         sources=stage_sources("table"),
     shell:
-        "{overtone} table {wildcards.table} --study {input.study} --results {params.results:q} {params.claims}"
+        "overtone table {wildcards.table} --study {input.study} --results {params.results:q} {params.claims}"
         " --out {params.folder:q} 2> {log}"
-
-
-def tables_folder(wildcards, input):
-    """The folder a figure reads its CSV from."""
-    return str(Path(input.csv).parent)
 
 
 rule figure:
@@ -84,7 +54,7 @@ rule figure:
         folder=folder_of,
         sources=stage_sources("figure"),
     shell:
-        "{overtone} figure {wildcards.figure} --tables {params.tables:q} --out {params.folder:q} 2> {log}"
+        "overtone figure {wildcards.figure} --tables {params.tables:q} --out {params.folder:q} 2> {log}"
 
 
 rule claims:
@@ -114,7 +84,7 @@ rule claims:
         results=results_of,
         sources=stage_sources("claims"),
     shell:
-        "{overtone} claims --study {input.study} --results {params.results:q} --out {output.json} 2> {log}"
+        "overtone claims --study {input.study} --results {params.results:q} --out {output.json} 2> {log}"
 
 
 rule page:
@@ -136,7 +106,7 @@ rule page:
         folder=folder_of,
         sources=stage_sources("page"),
     shell:
-        "{overtone} page --study {input.study} --results {params.results:q} --reports {params.folder:q} --out {output} 2> {log}"
+        "overtone page --study {input.study} --results {params.results:q} --reports {params.folder:q} --out {output} 2> {log}"
 
 
 rule crate:
@@ -155,4 +125,4 @@ rule crate:
         results=results_of,
         sources=stage_sources("crate"),
     shell:
-        "{overtone} crate --study {input.study} --results {params.results:q}" " --reports $(dirname {input.page:q}) --out {output} 2> {log}"
+        "overtone crate --study {input.study} --results {params.results:q} --reports $(dirname {input.page:q}) --out {output} 2> {log}"
