@@ -29,7 +29,8 @@ def chunked_convolution(
     rate = log_modulus(alpha, omega)
     t = torch.arange(size, device=u.device)
 
-    x = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, chunks * size - length))
+    if chunks * size > length:  # a pad by nothing would copy
+        x = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, chunks * size - length))
     x = x.view(batch, chunks, size, heads, channels).permute(3, 2, 1, 0, 4).reshape(heads, size, -1)  # (H, C, N B Dh)
 
     lag = t[:, None] - t
@@ -37,13 +38,14 @@ def chunked_convolution(
     to_end = torch.exp(rate[:, None] * (size - 1 - t))  # lambda^(C-1-t), (H, C)
     inside = torch.cat([toeplitz, to_end.real[:, None], to_end.imag[:, None]], dim=1).to(x.dtype) @ x  # (H, C + 2, N B Dh)
 
-    own = torch.complex(inside[:, size], inside[:, size + 1]).view(heads, chunks, -1)  # (H, N, B Dh)
+    local, *own_parts = inside.split([size, 1, 1], dim=1)  # one split: a slice each would have a gradient full of zeros each
+    own = torch.complex(*own_parts).view(heads, chunks, -1)  # (H, N, B Dh)
     start = None if initial is None else initial.to(own.dtype).permute(1, 0, 2).reshape(heads, -1)
     entering, _ = _enter(own, rate * size, start)
     response = phase(phi)[:, None] * torch.exp(rate[:, None] * (t + 1))  # (H, C)
     weights = torch.stack([response.real, -response.imag], dim=2).to(x.dtype)  # (H, C, 2)
     carried = torch.stack([entering.real, entering.imag], dim=1).view(heads, 2, -1)
-    y = torch.baddbmm(inside[:, :size], weights, carried)
+    y = torch.baddbmm(local, weights, carried)
 
     y = y.view(heads, size, chunks, batch, channels).permute(3, 2, 1, 0, 4).reshape(batch, chunks * size, heads, channels)
     final = _final(x, entering, rate, length - (chunks - 1) * size, size) if return_final else None
