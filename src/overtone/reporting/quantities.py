@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from overtone.errors import UserError, unknown_name
 from overtone.reporting.collect import Results
 from overtone.reporting.statistics import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Test = Callable[[float], Estimate]
 
@@ -33,6 +36,17 @@ class Evidence:
 
     reported: Mapping[str, Any]
     results: Results | None = None
+    _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+
+    def cells(self, experiments: Sequence[str]) -> pd.DataFrame:
+        """The cells of those experiments that the study has, read once; NotMeasuredError where it has none of them."""
+        known = self.measured.study.experiments
+        if not any(name in known for name in experiments):
+            raise NotMeasuredError(f"The study has no experiment {' or '.join(experiments)}.")
+        key = tuple(sorted(experiments))
+        if key not in self._frames:
+            self._frames[key] = self.measured.cells(*key)
+        return self._frames[key]
 
     @property
     def measured(self) -> Results:
@@ -74,7 +88,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if not self.points:
-            raise NotMeasuredError("This study has no length, context or task at which it can be measured." + "".join(f" {note}" for note in self.notes))
+            told = "".join(f" {note}" for note in self.notes)
+            raise NotMeasuredError(f"This study has no length, context or task at which it can be measured.{told}")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from overtone.reporting.quantities import (
     reported_value,
     shifted,
 )
-from overtone.reporting.quantities_paired import cell_frame, compare, labels, trained
+from overtone.reporting.quantities_paired import compare, labels, trained
 from overtone.reporting.statistics import Estimate
 
 
@@ -127,7 +127,7 @@ def _chi_squared(sd: float, freedom: int) -> Test:
 @quantity
 def budget_ratio(evidence: Evidence, experiments: list[str]) -> Measurement:
     """Tokens trained on, against the smallest number of any cell of the experiments: largest ratio at each length."""
-    cells = cell_frame(evidence, experiments)
+    cells = evidence.cells(experiments)
     rows = cells[(cells["status"] == "ok") & cells["tokens_seen"].notna()]
     least = float(rows["tokens_seen"].min()) if len(rows) else 0.0
     points = [
@@ -140,7 +140,7 @@ def budget_ratio(evidence: Evidence, experiments: list[str]) -> Measurement:
 @quantity
 def parameter_range(evidence: Evidence, experiments: list[str], low: float, high: float) -> Measurement:
     """Smallest and largest parameter count of the experiments against the claimed ones: ratios measured / claimed."""
-    cells = cell_frame(evidence, experiments)
+    cells = evidence.cells(experiments)
     counts = cells["parameters"].astype(float)
     return Measurement("×", tuple(
         Point(name, exact(count / claimed), None, tuple(cells[counts == count]["path"]), seeds_matter=False)

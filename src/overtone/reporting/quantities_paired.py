@@ -61,7 +61,7 @@ class Trained:
 
 def trained(evidence: Evidence, experiments: Sequence[str], architectures: Sequence[str]) -> Trained:
     """Look at every setting of the experiments that has cells of all architectures; the last one is the model that a claim is about."""
-    cells = cell_frame(evidence, experiments)
+    cells = evidence.cells(experiments)
     for name in architectures:
         if name not in set(cells["architecture"]):
             raise NotMeasuredError(f"No cell of {' or '.join(experiments)} trains {name}.")
@@ -83,14 +83,6 @@ def trained(evidence: Evidence, experiments: Sequence[str], architectures: Seque
 def _failures(name: str, group: pd.DataFrame, where: str) -> list[str]:
     failed = group[group["status"] != "ok"]["status"]
     return [f"{name} at {where}: {len(failed)} of {len(group)} cells ended {' or '.join(sorted(set(failed)))}."] if len(failed) else []
-
-
-def cell_frame(evidence: Evidence, experiments: Sequence[str]) -> pd.DataFrame:
-    """The cells of those experiments that the study has; NotMeasuredError where it has none of them."""
-    results = evidence.measured
-    if not any(name in results.study.experiments for name in experiments):
-        raise NotMeasuredError(f"The study has no experiment {' or '.join(experiments)}.")
-    return results.cells(*experiments)
 
 
 def labels(settings: Sequence[Setting]) -> list[str]:
