@@ -13,7 +13,7 @@ from overtone.errors import UserError
 from overtone.models import build_for_cell, flops_per_token, parameter_counts
 from overtone.study import experiment_cells, load_study, study_cells, sweep_trials
 from overtone.training import preflight
-from overtone.training.forecast import Calibration, Forecaster, find_device, region_tokens
+from overtone.training.forecast import START_S, Calibration, Forecaster, find_device, region_tokens
 from overtone.verbs.plan import BASES, as_text, forecast_study, transplant_shape
 
 
@@ -100,9 +100,9 @@ def test_finished_cells_set_the_rate(smoke, tmp_path):
     device = find_device("cpu")
     plain = Forecaster(smoke, device).cell(cell)
     fast = {"config": cell.config(), "key": cell.key, "status": "ok",
-            "measured": {"wall_s": 2.5 + plain.flops / (2 * device.peak), "peak_bytes": 3 * plain.memory_bytes}}
+            "measured": {"wall_s": START_S / 2 + plain.flops / (2 * device.peak), "peak_bytes": 3 * plain.memory_bytes}}
     calibrated = Forecaster(smoke, device, Calibration(smoke, device, [fast])).cell(cell)
-    assert calibrated.seconds - 5 == pytest.approx((plain.seconds - 5) / 2)
+    assert calibrated.seconds - START_S == pytest.approx((plain.seconds - START_S) / 2)
     assert calibrated.memory_bytes == pytest.approx(3 * plain.memory_bytes, rel=1e-6)
     folder = tmp_path / "cells" / cell.key
     folder.mkdir(parents=True)

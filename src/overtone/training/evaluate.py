@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,98 +50,84 @@ def target_count(region: int, evaluation_length: int) -> int:
 
 
 @torch.no_grad()
-def score_features(
-    features: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Loss in nats (N,) float32 and whether the likeliest token is the target (N,) bool.
+def score_features(features: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss in nats (N,) and whether the likeliest token is the target (N,) bool.
 
-    features (N, d), weight (V, d), targets (N,) int64.
-
-    Logits of so many tokens as HEAD_BYTES holds exist at once, in float32.
+    features (N, d), weight (V, d), targets (N,) int64. The head is computed in float32 (float64 for float64) whatever the
+    autocast, for as many tokens at once as HEAD_BYTES holds.
     """
     rows = max(1, HEAD_BYTES[weight.device.type] // (4 * weight.shape[0]))
+    dtype = torch.promote_types(features.dtype, torch.float32)
+    weight = weight.to(dtype)
     losses, hits = [], []
-    for part, wanted in zip(features.split(rows), targets.split(rows), strict=True):
-        logits = torch.nn.functional.linear(part, weight.to(part.dtype)).float()
-        _top, likeliest = logits.max(dim=-1)
-        losses.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, wanted[:, None])[:, 0])
-        hits.append(likeliest == wanted)
+    with torch.autocast(weight.device.type, enabled=False):
+        for part, wanted in zip(features.split(rows), targets.split(rows), strict=True):
+            logits = torch.nn.functional.linear(part.to(dtype), weight)
+            losses.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, wanted[:, None])[:, 0])
+            hits.append(logits.argmax(dim=-1) == wanted)
     return torch.cat(losses), torch.cat(hits)
 
 
 @torch.no_grad()
 def score_region(
-    model: Any,
-    region: Region,
-    targets: int,
-    length: int,
-    *,
-    batch_tokens: int,
-    carry_state: bool = False,
-    windows: np.ndarray | None = None,
-    between: Callable[[], None] = lambda: None,
-    autocast: Callable[[], Any] | None = None,
+    model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, carry_state: bool = False,
+    windows: np.ndarray | None = None, between: Callable[[], None] = lambda: None, autocast: Callable[[], Any] = nullcontext,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Loss (targets,) float32 and hit (targets,) bool of every target of the region, 0 where `windows` leaves one out.
 
     `windows` picks windows by number (default: all); `between` is called between batches (it may raise to stop).
+    With `carry_state` each document is read from its first token with its state carried.
     """
     losses = np.zeros(targets, dtype=np.float32)
     hits = np.zeros(targets, dtype=bool)
     device = model.head_weight.device
+
+    def record(start: int, features: torch.Tensor, wanted: torch.Tensor) -> None:
+        loss, hit = score_features(features.flatten(0, 1), model.head_weight, wanted)
+        losses[start : start + len(wanted)] = loss.cpu().numpy()
+        hits[start : start + len(wanted)] = hit.cpu().numpy()
+
+    def score_windows(start: int, count: int, width: int) -> None:
+        between()
+        ids = region.ids_at(start, count * width + 1).to(device)
+        with autocast():
+            features = model.features(ids[:-1].view(count, width))
+        record(start, features, ids[1:])
+
     training = model.training
     model.eval()
-
-    def score(start: int, rows: int, width: int, state: Any) -> Any:
-        between()
-        ids = region.ids_at(start, rows * width + 1).to(device)
-        with autocast() if autocast else torch.autocast("cpu", enabled=False):
-            features, state = (
-                model.features(ids[:-1].view(rows, width), state, return_state=True)
-                if carry_state
-                else (model.features(ids[:-1].view(rows, width)), None)
-            )
-            loss, hit = score_features(features.reshape(rows * width, -1), model.head_weight, ids[1:])
-        losses[start : start + rows * width] = loss.cpu().numpy()
-        hits[start : start + rows * width] = hit.cpu().numpy()
-        return state
-
     if carry_state:
         for document in document_segments(region, 0, targets, length):
             state = None
             for start, end in document:
-                state = score(start, 1, end - start, state)
+                between()
+                ids = region.ids_at(start, end - start + 1).to(device)
+                with autocast():
+                    features, state = model.features(ids[None, :-1], state, return_state=True)
+                record(start, features, ids[1:])
     else:
         whole, rest = divmod(targets, length)
         rows = max(1, batch_tokens // length)
-        chosen = np.arange(whole) if windows is None else np.asarray([k for k in windows if k < whole])
+        chosen = np.arange(whole) if windows is None else windows[windows < whole]
         for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
             for first in range(0, len(run), rows):
-                count = min(rows, len(run) - first)
-                score(int(run[first]) * length, count, length, None)
+                score_windows(int(run[first]) * length, min(rows, len(run) - first), length)
         if rest and (windows is None or whole in windows):
-            score(whole * length, 1, rest, None)
+            score_windows(whole * length, 1, rest)
     model.train(training)
     return losses, hits
 
 
 def evaluate_region(
-    model: Any,
-    token_file: Tokens,
-    length: int,
-    *,
-    evaluation_length: int,
-    batch_tokens: int = 16384,
-    device: str | torch.device | None = None,
-    carry_state: bool = False,
-    between: Callable[[], None] = lambda: None,
-    autocast: Callable[[], Any] | None = None,
+    model: Any, token_file: Tokens, length: int, *, evaluation_length: int, batch_tokens: int = 16384,
+    device: str | torch.device | None = None, carry_state: bool = False, between: Callable[[], None] = lambda: None,
+    autocast: Callable[[], Any] = nullcontext,
 ) -> dict[str, Any]:
     """Every measure of one region, as `evaluation.SPLIT` of metrics.json.
 
-    bpt = mean loss in bits per token; bpb = bpt / bytes per token (+ bits for unknown
-    characters); perplexity = 2^bpt; accuracy: share of targets that
-    were the likeliest token; window_bpt: one a window; loss_by_position: mean loss up to each right edge.
+    bpt = mean loss in bits per token; bpb = bpt / bytes per token (+ bits for unknown characters); perplexity = 2^bpt;
+    accuracy: share of targets that were the likeliest token; window_bpt: one a window; loss_by_position: mean loss up to
+    each right edge.
     Numbers that are not finite are the caller's to judge (a diverged model). `device` must be the model's.
     """
     if device is not None and torch.device(device).type != model.head_weight.device.type:
@@ -148,14 +135,7 @@ def evaluate_region(
     region = Region.of(token_file)
     targets = target_count(region.size, evaluation_length)
     losses, hits = score_region(
-        model,
-        region,
-        targets,
-        length,
-        batch_tokens=batch_tokens,
-        carry_state=carry_state,
-        between=between,
-        autocast=autocast,
+        model, region, targets, length, batch_tokens=batch_tokens, carry_state=carry_state, between=between, autocast=autocast
     )
     return summarise(losses, hits, length, token_file)
 

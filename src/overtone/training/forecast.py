@@ -34,7 +34,7 @@ TRAINING_PASSES = 3
 WEIGHT_BYTES = 4  # a parameter, float32
 TRAINED_BYTES = 12  # a parameter that trains: gradient and two moments, float32
 SAVED = 1.3  # activations kept over those in and out of the linear maps, as measured on a CPU (benchmarks/memory.json)
-START_S = 5.0  # importing, building, writing
+START_S = 3.0  # importing, building, writing
 GPT2_BYTES_PER_TOKEN = 3.45  # enwik8: 90 MB are 26.1M tokens
 
 

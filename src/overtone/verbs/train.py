@@ -15,6 +15,7 @@ from typing import Any
 
 from overtone.errors import UserError
 from overtone.files import read_json
+from overtone.provenance import PACKAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +89,8 @@ def start_ranks(count: int) -> int:
         "overtone.cli",
         *sys.argv[1:],
     ]
+    # The ranks import these very sources, installed or not.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command)
