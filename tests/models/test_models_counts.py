@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from overtone.models import build_model, parameter_counts
+from overtone.models import build_model, flops_per_token, parameter_counts
 
 V = 50257
 PUBLISHED = [  # the authors' logs, as papers/reported.yaml cites them
@@ -58,7 +58,8 @@ def test_llama_has_harmonics_parameters_within_one_percent() -> None:
 
 def test_mamba_block_is_the_published_one() -> None:
     d, inner, state, width, rank = 256, 512, 16, 4, 16
-    block = d * 2 * inner + inner * width + inner + inner * (rank + 2 * state) + rank * inner + inner + inner * state + inner + inner * d + d
+    projections = d * 2 * inner + inner * (rank + 2 * state) + rank * inner + inner + inner * d
+    block = projections + (inner * width + inner) + inner * state + inner + d  # convolution, A, D, norm
     assert counts("mamba", d, layers=5)["body"] == 5 * block + d
 
 
@@ -71,3 +72,30 @@ def test_meta_device_allocates_nothing() -> None:
     with torch.device("meta"):
         model = build_model("harmonic", vocab_size=V, hidden=2048)
     assert all(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("harmonic", {}), ("harmonic", {"raw_hidden_states": True, "tied": True}), ("harmonic", {"stride": 4}),
+    ("harmonic", {"ffn": 24, "levels": 2}),
+    ("transformer", {"attention": "quadratic"}), ("llama", {"attention": "quadratic", "heads": 4, "kv_heads": 2}),
+])
+def test_flops_are_those_that_torch_counts(name: str, options: dict) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, length = build_model(name, vocab_size=100, hidden=32, **options), 64
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(1, length, dtype=torch.long))
+    counted, own = counter.get_total_flops() / length, flops_per_token(model, length)
+    if name == "harmonic":  # torch counts matrix products only
+        assert own - model.mixer_flops(length) == pytest.approx(counted)
+    else:  # and, of attention, the half that the mask throws away too
+        layers = model.config.layers  # type: ignore[attr-defined]
+        assert own + 4 * 32 * layers * (length - 1) / 2 == pytest.approx(counted)
+
+
+def test_attentions_flops_grow_with_the_length_and_others_do_not() -> None:
+    for name in ("harmonic", "mamba", "resonator", "transformer", "llama"):
+        with torch.device("meta"):
+            model = build_model(name, vocab_size=256, hidden=64)
+        grows = flops_per_token(model, 32768) > 2 * flops_per_token(model, 1024)
+        assert grows == (name in ("transformer", "llama"))

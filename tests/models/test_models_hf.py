@@ -99,7 +99,8 @@ def test_sampling_follows_the_seed_and_returns_several() -> None:
 
     def sampled(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        return wrapped.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=True, num_return_sequences=3, pad_token_id=0)
+        return wrapped.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=True, num_return_sequences=3,
+                                pad_token_id=0)
 
     assert sampled(1).shape == (6, 17)
     assert torch.equal(sampled(1), sampled(1))

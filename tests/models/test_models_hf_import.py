@@ -19,14 +19,16 @@ def run(program: str) -> str:
 
 
 def test_importing_overtone_imports_neither_torch_nor_transformers() -> None:
-    program = "import overtone, overtone.cli, overtone.models, overtone.study, sys; print({'torch', 'transformers', 'numba'} & set(sys.modules))"
-    assert run(program) == "set()"
+    heavy = "{'torch', 'transformers', 'numba'} & set(sys.modules)"
+    assert run(f"import overtone, overtone.cli, overtone.models, overtone.study, sys; print({heavy})") == "set()"
 
 
-LOAD = "AutoModelForCausalLM.from_pretrained({folder!r}).model.name, AutoConfig.for_model('harmonic_llama').model_type, AutoConfig.for_model('llama').model_type"
+TYPES = "*(AutoConfig.for_model(name).model_type for name in ('harmonic_llama', 'llama'))"
+LOAD = f"AutoModelForCausalLM.from_pretrained({{folder!r}}).model.name, {TYPES}"
 ORDERS = {
     "overtone first": "import overtone; from transformers import AutoModelForCausalLM, AutoConfig",
-    "transformers first": "import transformers.models.llama.modeling_llama; import overtone; from transformers import AutoModelForCausalLM, AutoConfig",
+    "transformers first": "import transformers.models.llama.modeling_llama; from transformers import AutoConfig; import overtone; "
+                          "from transformers import AutoModelForCausalLM",
 }
 
 

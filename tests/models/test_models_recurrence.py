@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from model_variants import VARIANTS, identify, random_ids, small_model, step_by_step
@@ -26,7 +28,7 @@ def test_pieces_with_the_state_carried_equal_the_whole(variant: tuple[str, dict]
     state, pieces = None, []
     with torch.no_grad():
         whole = model(ids)
-        for start, stop in zip(CUTS, CUTS[1:], strict=False):
+        for start, stop in pairwise(CUTS):
             logits, state = model.prefill(ids[:, start:stop], state)
             pieces.append(logits)
             assert state.position == stop

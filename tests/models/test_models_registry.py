@@ -20,9 +20,9 @@ def test_the_five_architectures_are_registered() -> None:
 
 
 def test_unknown_names_offer_the_nearest() -> None:
-    with pytest.raises(UserError, match="'harmonik' is not known. Did you mean 'harmonic'"):
+    with pytest.raises(UserError, match=r"'harmonik' is not known. Did you mean 'harmonic'"):
         build_model("harmonik", vocab_size=5, hidden=4)
-    with pytest.raises(UserError, match="option: 'flat_timescale' is not known. Did you mean 'flat_timescales'"):
+    with pytest.raises(UserError, match=r"option: 'flat_timescale' is not known. Did you mean 'flat_timescales'"):
         build_model("harmonic", vocab_size=5, hidden=4, flat_timescale=True)
     with pytest.raises(UserError, match="hidden: 0 found"):
         build_model("harmonic", vocab_size=5, hidden=0)
@@ -63,7 +63,8 @@ def third_party(folder: Path, entry_points: str, code: str) -> subprocess.Comple
 
 def test_a_third_party_adds_an_architecture_by_entry_point(tmp_path: Path) -> None:
     done = third_party(tmp_path, "mine = overtone_mine:Mine",
-                       "from overtone.models import *\nprint(architecture_names(), build_model('mine', vocab_size=5, hidden=4, tied=True).name)")
+                       "from overtone.models import *\n"
+                       "print(architecture_names(), build_model('mine', vocab_size=5, hidden=4, tied=True).name)")
     assert done.stdout.strip() == "['harmonic', 'llama', 'mamba', 'mine', 'resonator', 'transformer'] mine", done.stderr
 
 
@@ -81,10 +82,11 @@ def total(name: str, hidden: int, options: dict, vocab_size: int = 256) -> int:
 
 
 @pytest.mark.parametrize("reference", ["harmonic", "resonator", "transformer"])
-@pytest.mark.parametrize(("name", "tolerance"), [("harmonic", 0.01), ("transformer", 0.01), ("llama", 0.01), ("mamba", 0.02), ("resonator", 0.01)])
-@pytest.mark.parametrize(("hidden", "vocab_size"), [(64, 256), (128, 1024)])
-def test_matched_models_have_the_references_parameters(name: str, tolerance: float, reference: str, hidden: int, vocab_size: int) -> None:
+@pytest.mark.parametrize("name", ["harmonic", "transformer", "llama", "mamba", "resonator"])
+@pytest.mark.parametrize(("hidden", "vocab_size"), [(32, 256), (64, 256), (128, 1024)])
+def test_matched_models_have_the_references_parameters(name: str, reference: str, hidden: int, vocab_size: int) -> None:
     size, options = matched_dimensions(name, reference=reference, vocab_size=vocab_size, hidden=hidden, options={})
+    tolerance = 0.02 if name == "mamba" else 0.01
     assert total(name, size, options, vocab_size) == pytest.approx(total(reference, hidden, {}, vocab_size), rel=tolerance)
 
 
@@ -97,7 +99,8 @@ def test_matching_at_the_papers_sizes() -> None:
 
 
 def test_matching_keeps_set_options_and_tied_embeddings() -> None:
-    hidden, options = matched_dimensions("llama", reference="harmonic", vocab_size=256, hidden=64, options={"tied": True, "kv_heads": 1})
+    fixed = {"tied": True, "kv_heads": 1}
+    hidden, options = matched_dimensions("llama", reference="harmonic", vocab_size=256, hidden=64, options=fixed)
     assert options["tied"] is True
     assert options["kv_heads"] == 1
     assert total("llama", hidden, options) == pytest.approx(total("harmonic", 64, {"tied": True}), rel=0.01)
@@ -109,8 +112,8 @@ def test_what_cannot_match_is_told() -> None:
 
 
 def cell(**changes: object) -> Cell:
-    values = {"protocol": "p", "corpus": "c", "tokenizer": "t", "architecture": "llama", "size": "s", "length": 8, "seed": 4, "model": "llama",
-              "hidden": 64, "options": canonical_json({"heads": 2}), "match": "harmonic", "training": canonical_json({})}
+    values = {"protocol": "p", "corpus": "c", "tokenizer": "t", "architecture": "llama", "size": "s", "length": 8, "seed": 4,
+              "model": "llama", "hidden": 64, "options": canonical_json({"heads": 2}), "match": "harmonic", "training": canonical_json({})}
     return Cell(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -121,4 +124,4 @@ def test_a_cells_model_is_matched_and_seeded() -> None:
     again, other = build_for_cell(cell(), 256), build_for_cell(cell(seed=5), 256)
     assert torch.equal(model.embedding.weight, again.embedding.weight)
     assert not torch.equal(model.embedding.weight, other.embedding.weight)
-    assert build_for_cell(cell(match=None), 256).config.intermediate == build_model("llama", vocab_size=256, hidden=64, heads=2).config.intermediate  # type: ignore[attr-defined]
+    assert build_for_cell(cell(match=None), 256).config == build_model("llama", vocab_size=256, hidden=64, heads=2).config

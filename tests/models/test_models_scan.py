@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from overtone.errors import UserError
 from overtone.models.selective_scan import selective_scan
 
-Inputs = list[torch.Tensor]
+Inputs = list[Tensor]
 
 
 def inputs(batch: int, length: int, channels: int, numbers: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Inputs:
@@ -19,12 +20,13 @@ def inputs(batch: int, length: int, channels: int, numbers: int, dtype: torch.dt
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=g, dtype=torch.float64)
 
-    values = [normal(batch, length, channels), torch.nn.functional.softplus(2 * normal(batch, length, channels) - 2),
-              -torch.exp(normal(channels, numbers)), normal(batch, length, numbers), normal(batch, length, numbers), normal(batch, channels, numbers)]
+    delta = torch.nn.functional.softplus(2 * normal(batch, length, channels) - 2)
+    values = [normal(batch, length, channels), delta, -torch.exp(normal(channels, numbers)), normal(batch, length, numbers),
+              normal(batch, length, numbers), normal(batch, channels, numbers)]
     return [value.to(dtype).requires_grad_() for value in values]
 
 
-def written_out(u: torch.Tensor, delta: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def written_out(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     outputs = []
     for t in range(u.shape[1]):
         h = torch.exp(delta[:, t, :, None] * a) * h + (delta[:, t] * u[:, t])[:, :, None] * b[:, t, None, :]
@@ -41,8 +43,10 @@ def results(scan: object, values: Inputs) -> list[torch.Tensor]:
 @pytest.mark.parametrize("backend", ["cpu", "chunked"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 5e-6)])
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
-@given(length=st.sampled_from([1, 2, 15, 16, 17, 33, 128, 131]), batch=st.integers(1, 3), channels=st.integers(1, 9), numbers=st.integers(1, 5))
-def test_values_and_gradients(backend: str, dtype: torch.dtype, tolerance: float, length: int, batch: int, channels: int, numbers: int) -> None:
+@given(length=st.sampled_from([1, 2, 15, 16, 17, 33, 128, 131]),
+       sizes=st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 5)))
+def test_values_and_gradients(backend: str, dtype: torch.dtype, tolerance: float, length: int, sizes: tuple[int, int, int]) -> None:
+    batch, channels, numbers = sizes
     values = inputs(batch, length, channels, numbers, dtype)
     exact = results(written_out, [value.detach().double().requires_grad_() for value in values])
     found = results(lambda *v: selective_scan(*v, backend=backend), values)
@@ -54,7 +58,8 @@ def test_values_and_gradients(backend: str, dtype: torch.dtype, tolerance: float
 def test_the_kernels_exponential_is_float32s() -> None:
     exponents = -torch.cat([torch.zeros(1), torch.logspace(-30, 1.93, 4000)])  # down to exp(-85)
     one = torch.ones(1, 1, 1)
-    found = torch.stack([selective_scan(0 * one, one * -x, -torch.ones(1, 1), 0 * one, one, one, backend="cpu")[0].squeeze() for x in exponents])
+    found = torch.stack([selective_scan(0 * one, -x * one, -torch.ones(1, 1), 0 * one, one, one, backend="cpu")[0].squeeze()
+                         for x in exponents])
     exact = torch.exp(exponents.double())
     assert ((found.double() - exact).abs() / exact).max() < 3e-7
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ def measured_taus(model: LanguageModel) -> list[torch.Tensor]:
     return [-level.stride / torch.log(level.double().decay(x)) for level in model.levels]  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("options", [{}, {"bounded_timescales": True}, {"spread": 1.3}, {"timescales": [3, 10, 500]}, {"levels": 5}, {"stride": 4}])
+@pytest.mark.parametrize("options", [
+    {}, {"bounded_timescales": True}, {"spread": 1.3}, {"timescales": [3, 10, 500]}, {"levels": 5}, {"stride": 4},
+])
 def test_gates_start_with_the_configured_timescales(options: dict) -> None:
     model = build_model("harmonic", vocab_size=37, hidden=64, seed=0, **options)
     spread = options.get("spread", 2.0)
@@ -95,13 +98,13 @@ def test_half_lives_and_periods_start_log_spaced() -> None:
     for half_life, omega in zip(told["half_life"], told["omega"], strict=True):
         assert half_life[0] == pytest.approx(2, rel=1e-4)
         assert half_life[-1] == pytest.approx(2048, rel=1e-2)
-        ratios = [after / before for before, after in zip(half_life, half_life[1:], strict=False)]
+        ratios = [after / before for before, after in pairwise(half_life)]
         assert ratios == pytest.approx([1024 ** (1 / 7)] * 7, rel=1e-2)
         assert [2 * math.pi / value for value in (omega[0], omega[-1])] == pytest.approx([4, 4096], rel=1e-4)
 
 
 def test_white_input_keeps_its_variance() -> None:
-    model = build_model("resonator", vocab_size=37, hidden=32, heads=4, layers=1, head_coupling=False, local_path=False, half_lives=[2, 200])
+    model = build_model("resonator", vocab_size=37, hidden=32, heads=4, layers=1, half_lives=[2, 200])
     mixer = model.blocks[0].mixer  # type: ignore[index,union-attr]
     from overtone.ops import resonant_convolution
 

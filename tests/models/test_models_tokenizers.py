@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ CHOICES = {"bytes": {}, "characters": {"max_vocab": 30}, "sentencepiece": {"voca
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, object]:
     """(ours, the Hugging Face one) of a kind."""
     tokens, folder = tmp_path_factory.mktemp("tokens"), tmp_path_factory.mktemp("model")
-    (tokens / "train.jsonl").write_text(f'{{"id": "1", "title": "t", "text": {__import__("json").dumps(TEXT)}}}\n')
+    (tokens / "train.jsonl").write_text(json.dumps({"id": "1", "title": "t", "text": TEXT}) + "\n")
     kind = KINDS[request.param]
     ours = kind.fit(TrainingText(tokens / "train.jsonl", None, len(TEXT.encode())), tokens, kind.check(CHOICES[request.param]))
-    write_json(tokens / "tokenizer.json", {"kind": request.param, "vocab_size": ours.vocab_size, "digest": ours.digest, "name": ours.name} | ours.stored())
+    described = {"kind": request.param, "vocab_size": ours.vocab_size, "digest": ours.digest, "name": ours.name}
+    write_json(tokens / "tokenizer.json", described | ours.stored())
     save_hf_tokenizer(tokens, folder)
     return load_tokenizer(tokens), AutoTokenizer.from_pretrained(folder)
 

@@ -26,8 +26,8 @@ def test_params_prints_the_count_by_part(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_params_as_json_with_options(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["params", "--arch", "harmonic", "--hidden", "512", "--vocab", "50257", "--option", "tied=true", "--option", "timescales=[4, 40, 400]", "--json"]
-    assert main(words) == 0
+    words = ["params", "--arch", "harmonic", "--hidden", "512", "--vocab", "50257", "--json"]
+    assert main([*words, "--option", "tied=true", "--option", "timescales=[4, 40, 400]"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["total"] == 34_656_768 == sum(told["parts"].values())
     assert told["config"]["timescales"] == [4, 40, 400]
@@ -82,7 +82,7 @@ def test_generate_without_a_tokenizer_says_what_to_do(tmp_path: Path, capsys: py
 
 
 def test_text_is_streamed_in_whole_characters() -> None:
-    ids = list("aé漢🙂b".encode()) + [0xFF, 0x61, 0xC3]
+    ids = [*"aé漢🙂b".encode(), 0xFF, 0x61, 0xC3]
     pieces = list(stream_text(ids, lambda some: bytes(some).decode("utf-8", "replace")))
     assert pieces[:5] == ["a", "é", "漢", "🙂", "b"]
     assert "".join(pieces[5:]) == "\ufffda\ufffd"

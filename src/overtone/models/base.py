@@ -134,6 +134,7 @@ class LanguageModel(nn.Module, ABC):
         """What the model says of itself as plain numbers, e.g. its time constants."""
         return {}
 
-    def _state_place(self, device: Any, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:
+    def state_place(self, device: Any, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:
+        """Device and dtype of a new state: the weights' where they are not given."""
         weight = cast(Tensor, self.embedding.weight)
         return torch.device(device) if device is not None else weight.device, dtype or weight.dtype

@@ -86,9 +86,11 @@ def from_hf(theirs: Any) -> LanguageModel:
             "dt_rank": int(c.time_step_rank), "norm_eps": c.layer_norm_epsilon}
     else:
         raise UserError(f"from_hf: model_type {c.model_type!r} found, llama or mamba expected.")
-    model = build_model(name, vocab_size=c.vocab_size, hidden=c.hidden_size, layers=c.num_hidden_layers, tied=c.tie_word_embeddings, **options)
+    options |= {"layers": c.num_hidden_layers, "tied": c.tie_word_embeddings}
+    model = build_model(name, vocab_size=c.vocab_size, hidden=c.hidden_size, **options)
     state: dict[str, Tensor] = theirs.state_dict()
-    model.load_state_dict({our: state[their].clone() for our, their in _names(table, c.num_hidden_layers, c.tie_word_embeddings).items()})
+    names = _names(table, c.num_hidden_layers, c.tie_word_embeddings)
+    model.load_state_dict({our: state[their].clone() for our, their in names.items()})
     return model.to(theirs.dtype)
 
 

@@ -18,7 +18,8 @@ def parameter_counts(model: LanguageModel) -> dict[str, Any]:
         parts[_part(name)] += parameter.numel()
     embedding = parts["embedding"] + parts["head"]
     total = sum(parts.values())
-    return {"total": total, "body": total - embedding, "embedding": embedding, "parts": {name: count for name, count in parts.items() if count}}
+    held = {name: count for name, count in parts.items() if count}
+    return {"total": total, "body": total - embedding, "embedding": embedding, "parts": held}
 
 
 def _part(name: str) -> str:

@@ -236,7 +236,7 @@ class Harmonic(LanguageModel):
 
     def init_state(self, batch: int, max_length: int | None = None, device: Any = None, dtype: torch.dtype | None = None) -> State:
         """Zeros; the size does not depend on `max_length`."""
-        device, dtype = self._state_place(device, dtype)
+        device, dtype = self.state_place(device, dtype)
         wide = torch.promote_types(dtype, torch.float32)
         tensors = {}
         for number, level in enumerate(cast(list[HarmonicLevel], list(self.levels)), start=1):

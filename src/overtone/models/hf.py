@@ -50,7 +50,7 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """As everywhere in transformers, from safetensors files only: a pickle can run code."""
         return super().from_pretrained(*args, **(kwargs | {"use_safetensors": True}))
 
@@ -59,7 +59,8 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         """The Hugging Face model around an existing one; they share their weights."""
         fields = config_dict(model)
         with torch.device("meta"):
-            shell = model_class(model.name)(config_class(model.name)(**{key: fields[key] for key in ("vocab_size", "hidden_size", "options")}))
+            config = config_class(model.name)(**{key: fields[key] for key in ("vocab_size", "hidden_size", "options")})
+            shell = model_class(model.name)(config)
         shell.model = model
         return shell
 
@@ -67,7 +68,8 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         """The constructor has drawn the weights. A file that lacks some is refused instead of filled with random numbers."""
         loaded = [getattr(parameter, "_is_hf_initialized", False) for parameter in module.parameters(recurse=False)]
         if not all(loaded) and any(getattr(parameter, "_is_hf_initialized", False) for parameter in self.parameters()):
-            raise ValueError(f"{self.name_or_path}: the weights do not fit config.json ({type(module).__name__} has none). Save the model again.")
+            raise ValueError(f"{self.name_or_path}: the weights do not fit config.json ({type(module).__name__} has none). "
+                             "Save the model again.")
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The token embedding."""
@@ -83,7 +85,8 @@ class OvertoneForCausalLM(PreTrainedModel, GenerationMixin):
         """Logits of input_ids (B, L), given what the cache has seen; labels (B, L) are shifted here, as everywhere in transformers."""
         asked = [name for name in ("output_hidden_states", "output_attentions") if kwargs.get(name)]
         if input_ids is None or inputs_embeds is not None or asked:
-            raise ValueError(f"{type(self).__name__} takes input_ids and gives logits; not offered: inputs_embeds, hidden states, attentions.")
+            raise ValueError(f"{type(self).__name__} takes input_ids and gives logits; not offered: inputs_embeds, hidden "
+                             "states, attentions.")
         cache = cache if cache is not None else past_key_values
         use_cache = use_cache if use_cache is not None else not self.training and labels is None
         if use_cache and cache is None:

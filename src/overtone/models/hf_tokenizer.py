@@ -20,7 +20,8 @@ from overtone.models.byte_pieces import join_pieces
 class OvertoneTokenizer(PreTrainedTokenizerFast):
     """A tokenizer without special tokens: what is named `eos_token` is text like any other."""
 
-    def _decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str:
+    def _decode(self, token_ids: int | list[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None,
+                **kwargs: Any) -> str:
         ids = [token_ids] if isinstance(token_ids, int) else list(token_ids)
         return join_pieces(self.convert_ids_to_tokens(ids))
 

@@ -117,7 +117,7 @@ class Llama(LanguageModel):
     def init_state(self, batch: int, max_length: int | None = None, device: Any = None,
                    dtype: torch.dtype | None = None) -> KeyValueCache:
         """An empty cache of `max_length` positions; it grows when it is full."""
-        device, dtype = self._state_place(device, dtype)
+        device, dtype = self.state_place(device, dtype)
         shape = (batch, cast(int, self.config.kv_heads), self.head_dimension)
         return KeyValueCache.allocate(self.config.layers, shape, max_length, device, dtype)
 

@@ -141,7 +141,7 @@ class Mamba(LanguageModel):
 
     def init_state(self, batch: int, max_length: int | None = None, device: Any = None, dtype: torch.dtype | None = None) -> State:
         """Zeros; the size does not depend on `max_length`."""
-        device, dtype = self._state_place(device, dtype)
+        device, dtype = self.state_place(device, dtype)
         inner, wide = self.config.expand * self.hidden, torch.promote_types(dtype, torch.float32)
         tensors = {}
         for layer in range(self.config.layers):

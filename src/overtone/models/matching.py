@@ -16,7 +16,9 @@ TOLERANCE = {"mamba": 0.02}  # of the total; others 1%
 MOST_LAYERS = 64
 
 
-def matched_dimensions(name: str, *, reference: str, vocab_size: int, hidden: int, options: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def matched_dimensions(
+    name: str, *, reference: str, vocab_size: int, hidden: int, options: Mapping[str, Any]
+) -> tuple[int, dict[str, Any]]:
     """(hidden, options) that give `name` the total parameter count of `reference` at `hidden`, within 1% (mamba 2%).
 
     Options that are set stay as they are; `tied` holds for both sides. An architecture with a width option keeps `hidden` and
@@ -62,7 +64,8 @@ def _by_depth(name: str, depth: str | None, target: int, vocab_size: int, hidden
               tolerance: float) -> Iterator[tuple[float, int, dict[str, Any]]]:
     """Depth at `hidden` where one is near enough; else, depth by depth, the hidden size that is nearest to the target."""
     settings = [fixed | layers for layers in _depths(depth, fixed)]
-    errors = {index: abs(_total(name, vocab_size, hidden, chosen) / target - 1) for index, chosen in _until_above(name, target, vocab_size, hidden, settings)}
+    errors = {index: abs(_total(name, vocab_size, hidden, chosen) / target - 1)
+              for index, chosen in _until_above(name, target, vocab_size, hidden, settings)}
     nearest = min(errors, key=lambda index: errors[index])
     if errors[nearest] <= tolerance:
         yield errors[nearest], hidden, settings[nearest]
@@ -73,7 +76,8 @@ def _by_depth(name: str, depth: str | None, target: int, vocab_size: int, hidden
             yield abs(size - hidden), size, settings[index]
 
 
-def _until_above(name: str, target: int, vocab_size: int, hidden: int, settings: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _until_above(name: str, target: int, vocab_size: int, hidden: int,
+                 settings: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
     for index, chosen in enumerate(settings):
         yield index, chosen
         if _total(name, vocab_size, hidden, chosen) > target:

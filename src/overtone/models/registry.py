@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import cache
 from importlib import metadata
 from types import UnionType
@@ -31,6 +32,8 @@ def register(architecture: type[LanguageModel]) -> type[LanguageModel]:
     if architecture.name in _OURS or (known is not None and known.__qualname__ != architecture.__qualname__):
         raise UserError(f"architecture {architecture.name!r} is registered already; choose another name.")
     _registered[architecture.name] = architecture
+    if "overtone.models.hf" in sys.modules:  # transformers' Auto classes are to know it too
+        sys.modules["overtone.models.hf"].register_auto_classes()
     return architecture
 
 
@@ -98,9 +101,10 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, part) for part in get_args(hint))
     if get_origin(hint) is tuple:
         parts = get_args(hint)
-        one_type = parts[-1] is Ellipsis
-        return isinstance(value, list | tuple) and (one_type or len(value) == len(parts)) and all(
-            _fits(item, parts[0] if one_type else part) for item, part in zip(value, parts[:1] * len(value) if one_type else parts, strict=True))
+        if not isinstance(value, list | tuple):
+            return False
+        wanted = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        return len(value) == len(wanted) and all(map(_fits, value, wanted))
     if isinstance(value, bool) or hint is bool:
         return isinstance(value, bool) and hint is bool
     return isinstance(value, (int, float) if hint is float else hint)

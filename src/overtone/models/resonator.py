@@ -192,7 +192,7 @@ class Resonator(LanguageModel):
 
     def init_state(self, batch: int, max_length: int | None = None, device: Any = None, dtype: torch.dtype | None = None) -> State:
         """Zeros; the size does not depend on `max_length`."""
-        device, dtype = self._state_place(device, dtype)
+        device, dtype = self.state_place(device, dtype)
         pair = torch.complex128 if dtype == torch.float64 else torch.complex64
         tensors = {}
         for layer in range(self.config.layers):

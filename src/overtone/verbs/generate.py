@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, type=Path, metavar="DIR", help="a saved model")
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="what to continue; - reads it from standard input")
     parser.add_argument("--max-tokens", type=int, default=100, metavar="N", help="tokens to add (default: 100)")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default); 1 draws from the model's distribution")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T",
+                        help="0 is greedy (default); 1 draws from the model's distribution")
     parser.add_argument("--top-k", type=int, metavar="K", help="draw among the K likeliest tokens only")
     parser.add_argument("--top-p", type=float, metavar="P", help="draw among the smallest set of tokens with probability P only")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
