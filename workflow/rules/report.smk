@@ -14,8 +14,6 @@ rule table:
         f"{RESULTS}/logs/table/{{table}}.log",
     benchmark:
         f"{RESULTS}/logs/table/{{table}}.tsv"
-    group:
-        "report"
     conda:
         "../../envs/report.yaml"
     params:
@@ -45,8 +43,6 @@ rule figure:
         f"{RESULTS}/logs/figure/{{figure}}.log",
     benchmark:
         f"{RESULTS}/logs/figure/{{figure}}.tsv"
-    group:
-        "report"
     conda:
         "../../envs/report.yaml"
     params:
