@@ -1,8 +1,8 @@
 """The linear scan against its floor: the passes over memory it cannot avoid, at the copy bandwidth measured beside it.
 
 A pass reads or writes one (batch, length, dim) tensor. Forward: read a, b, write h: 3. Backward: read a, h, dh, write da, db: 5. The
-floor of a run is its passes times half a copy (a copy is two passes) of a tensor of that size, timed in turn with the scan in the
-same process, the minimum of each kept. `CPU` is the same ratio in processor time of the process: what the ratio would be if
+floor of the 8 is the time of four copies (a copy is two passes) of a tensor of that size, one after the other, as long a stretch as
+what it is compared with, timed in turn with the scan in the same process; the minimum of each is kept. `CPU` is the same ratio in processor time of the process: what the ratio would be if
 nobody else used the machine's cores. Each row of a CPU runs in a process of its own, because threads and allocator belong to a process:
 default  glibc as it comes: blocks above 32 MB are made of fresh pages every time
 kept     freed memory stays in the process (overtone.ops.allocator.keep_freed_memory)
@@ -122,9 +122,14 @@ def measure_rows(
             raise UserError("memory: 'kept' needs glibc's allocator. Measure 'default' alone here: --memory default.")
     device = torch.device(device_name)
     source, target = (torch.zeros(shape, dtype=DTYPES[dtype], device=device) for _ in range(2))
+
+    def copies() -> None:
+        for _ in range(TRAINING_PASSES // 2):
+            target.copy_(source)
+
     rows = []
     for name, (forward, training) in methods(shape, DTYPES[dtype], device, seed).items():
-        calls: dict[str, Call] = {"copy": lambda: target.copy_(source), "forward": forward, "training": training}
+        calls: dict[str, Call] = {"floor": copies, "forward": forward, "training": training}
         for call in (*calls.values(), training, training):  # compiled, tuned, and the heap settled
             elapsed(call, device)
         wall: dict[str, list[float]] = {key: [] for key in calls}
@@ -135,14 +140,15 @@ def measure_rows(
                 wall[key].append(1e3 * elapsed(call, device))
                 cpu[key].append(1e3 * (time.process_time() - before))
         row: dict[str, Any] = {"method": name, "shape": list(shape), "dtype": dtype, "device": device_name,
-                               "copy_gb_s": 2 * source.nbytes / min(wall["copy"]) / 1e6, "samples_ms": wall}
+                               "copy_gb_s": TRAINING_PASSES * source.nbytes / min(wall["floor"]) / 1e6, "samples_ms": wall}
         if device_name == "cpu":
             row |= {"threads": threads, "memory": memory, "samples_cpu_ms": cpu}
         for key, passes in (("forward", FORWARD_PASSES), ("training", TRAINING_PASSES)):
-            floor = passes * min(wall["copy"]) / 2
+            share = passes / TRAINING_PASSES
+            floor = share * min(wall["floor"])
             row[key] = {"ms": min(wall[key]), "floor_ms": floor, "ratio": min(wall[key]) / floor}
             if device_name == "cpu":
-                row[key]["cpu_ratio"] = min(cpu[key]) / (passes * min(cpu["copy"]) / 2)
+                row[key]["cpu_ratio"] = min(cpu[key]) / (share * min(cpu["floor"]))
         rows.append(row)
     return rows
 
