@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def with_bos(ids: Tensor, bos: int | None) -> Tensor:
     return torch.cat([torch.full_like(ids[:, :1], bos), ids[:, 1:]], dim=1)
 
 
-def score(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = None,
+def score(model: Any, region: Region, targets: int, length: int, *, batch_tokens: int, autocast: Any = nullcontext,
           bos: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Loss in nats (targets,) and hit (targets,) of the first `targets` targets of a region read in windows of `length`."""
     return score_region(Scorer(model, bos), region, targets, length, batch_tokens=batch_tokens, autocast=autocast)
