@@ -44,11 +44,12 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
         own = at_place(data, place, columns)
         models = unique(own, "model")
         labels = []
-        for model in models:
+        for index, model in enumerate(models):
             rows = own[own["model"] == model].sort_values("length")
             look = _look(model, models, bool(rows["control"].iloc[0]))
-            style.series(axis, list(rows["length"]), list(rows["bpt"]), look, markeredgecolor=look.color if look.marker == "x" else "white")
-            style.errors(axis, list(rows["length"]), list(rows["bpt"]), list(rows["bpt_low"]), list(rows["bpt_high"]), look.color)
+            at = list(rows["length"] * 2 ** (0.035 * (index - (len(models) - 1) / 2)))  # beside each other, so that intervals show
+            style.series(axis, at, list(rows["bpt"]), look, markeredgecolor=look.color if look.marker == "x" else "white")
+            style.errors(axis, at, list(rows["bpt"]), list(rows["bpt_low"]), list(rows["bpt_high"]), look.color)
             labels.append((float(rows["bpt"].iloc[-1]), look.label, look.color))
         _limit(axis, own)
         axis.set_title(f"{place[0].capitalize()}: {_CORPORA.get(place[2], place[2])}")
@@ -132,10 +133,11 @@ def draw_cost(name: str, data: pd.DataFrame) -> Figure:
     style.end_labels(axes[0], labels)
     names = [f"{row.variant}, phase {row.phase}" for row in each(phases)]
     colors = [_look(row.variant, variants, bool(row.control)).color for row in each(phases)]
-    axes[1].barh(range(len(phases)), phases["seconds"] / 60, color=colors, height=0.6)
+    unit, scale = ("Minutes", 60) if phases["seconds"].max() > 120 else ("Seconds", 1)
+    axes[1].barh(range(len(phases)), phases["seconds"] / scale, color=colors, height=0.6)
     axes[1].set_yticks(range(len(phases)), names)
     axes[1].set_ylim(len(phases) - 0.4, -0.6)
-    axes[1].set_xlabel("Minutes")
+    axes[1].set_xlabel(unit)
     axes[1].set_title("Time")
     axes[1].grid(axis="y", visible=False)
     return drawn

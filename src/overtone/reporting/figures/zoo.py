@@ -11,12 +11,13 @@ from overtone.reporting.figures.data import need, unique
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
-    """A row an architecture with its interval."""
+    """Two panels a row; in each a row an architecture with its interval."""
     need(data, ["protocol", "architecture", "status", "length", "bpb", "bpb_low", "bpb_high"], name)
     protocols = unique(data, "protocol")
     most = max(int((data["protocol"] == protocol).sum()) for protocol in protocols)
-    drawn, axes = style.figure(height=1.1 + 0.27 * most, columns=len(protocols))
-    for axis, protocol in zip(axes, protocols, strict=True):
+    rows = -(-len(protocols) // 2)
+    drawn, axes = style.figure(height=rows * (1.1 + 0.27 * most), columns=min(2, len(protocols)), rows=rows)
+    for axis, protocol in zip(axes, protocols, strict=False):
         own = data[data["protocol"] == protocol].sort_values("bpb", na_position="last", kind="stable")
         for y, row in enumerate(each(own)):
             look = style.look(row.architecture)
@@ -31,4 +32,6 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
         axis.set_title(f"Protocol {protocol}, length {formats.length(own['length'].iloc[0])}", fontsize=8.5, loc="right")
         axis.set_xlabel("Test bits per byte")
         axis.grid(axis="y", visible=False)
+    for axis in axes[len(protocols):]:
+        axis.remove()
     return drawn

@@ -26,7 +26,7 @@ _HEADER = ["Protocol", "Architecture", "Parameters", "Length (tokens)", "Test bi
 
 def build(name: str, results: Results) -> Table:
     """Bits per byte make tokenizers comparable; the interval is that of bpt, scaled."""
-    cells = results.cells("*")
+    cells = results.cells(*results.study.experiments)
     if cells.empty:
         return not_measured(f"study {results.study.name} has no experiment; add one to its experiments.", COLUMNS)
     chosen = pd.concat([_widest(part) for _, part in cells.groupby("protocol")])
