@@ -6,6 +6,7 @@ import pytest
 from checkout import Checkout, copy_repository
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/workflow/" in str(item.path):
