@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from overtone.errors import UserError
+from overtone.files import write_json
 from overtone.study import Cell, experiment_cells, load_study, study_cells, sweep_trials
 from overtone.study.cells import rate_owner
 
@@ -109,3 +110,10 @@ def test_the_hash_covers_every_field(mini):
         value = getattr(cell, field.name)
         other = value + 1 if isinstance(value, int) else '{"x":1}' if field.name in ("options", "training") else "other"
         assert dataclasses.replace(cell, **{field.name: other}).hash != cell.hash
+
+
+def test_a_resolved_study_keeps_its_numbers(tmp_path):
+    """1e-05 is a number in JSON and a string in YAML 1.1."""
+    study = load_study("smoke", {"protocols": {"resonator": {"lr": 1e-05}}})
+    write_json(tmp_path / "study.json", study.data)
+    assert load_study(tmp_path / "study.json").data == study.data

@@ -68,9 +68,12 @@ def load_study(source: str | Path, edits: Mapping[str, Any] | None = None, root:
     if not path.is_file():
         raise UserError(f"study file {path}: not found. Give the name of a study ({', '.join(study_names(root))}) or a file.")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"study file {path}: not valid YAML ({' '.join(str(error).split())}).") from None
+        text = path.read_text(encoding="utf-8")
+        # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader.
+        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        kind = "JSON" if path.suffix == ".json" else "YAML"
+        raise UserError(f"study file {path}: not valid {kind} ({' '.join(str(error).split())}).") from None
     return resolve_study(data, edits, where=path.name)
 
 
