@@ -174,6 +174,6 @@ def test_failed_cells_are_results_that_every_table_prints(smoke):
     statuses = {
         json.loads(path.read_text())["status"] for path in (smoke.where / "results/failing/cells").rglob("metrics.json")
     }
-    assert statuses == {"oom", "diverged"}
+    assert {"oom", "diverged"} <= statuses
     assert "diverged" in (smoke.where / "reports/failing/tables/crossover.md").read_text()
     assert "oom" in (smoke.where / "reports/failing/tables/quality.md").read_text().lower()
