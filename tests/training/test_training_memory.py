@@ -1,7 +1,10 @@
 """Out of memory: what counts as it, and the search for the longest length that trains."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.child import in_child
-from overtone.benchmarks.memory import Settings, extrapolate, longest, measure, subjects
+from overtone.benchmarks.memory import extrapolate, longest, subjects
 from overtone.training.memory import OutOfMemory, as_out_of_memory
 
 
@@ -67,6 +70,11 @@ def test_extrapolation_recovers_a_parabola():
     assert line["bytes_per_token_squared"] == pytest.approx(0, abs=1e-6)
 
 
+def test_attention_models_are_measured_once_a_form():
+    models = candidates(("transformer", "harmonic"), hidden=32, vocab_size=64, match="")
+    assert [subject.attention for subject in subjects(models, ("sdpa", "quadratic"))] == ["sdpa", "quadratic", None]
+
+
 def test_a_child_answers_raises_or_dies_without_harm():
     assert in_child(lambda: {"pid": os.getpid()})["pid"] != os.getpid()
     with pytest.raises(RuntimeError, match="raised"):
@@ -75,12 +83,12 @@ def test_a_child_answers_raises_or_dies_without_harm():
         in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def test_quadratic_attention_meets_the_wall_and_fused_attention_does_not():
-    settings = Settings(architectures=("transformer", "harmonic"), match="", hidden=32, lengths=(256, 512), limit_gb=0.03,
-                        max_length=2048, resolution=0.25)
-    models = candidates(settings.architectures, hidden=32, vocab_size=64, match="")
-    assert [subject.attention for subject in subjects(models, settings.attention)] == ["sdpa", "quadratic", None]
-    found = measure(settings, models)
+def test_quadratic_attention_meets_the_wall_and_fused_attention_does_not(tmp_path):
+    """In a process of its own, whose memory no earlier test has shaped."""
+    words = ["bench", "memory", "--architectures", "transformer", "harmonic", "--match", "", "--hidden", "32", "--vocab-size", "64",
+             "--lengths", "256", "512", "--limit-gb", "0.03", "--max-length", "2048", "--resolution", "0.25"]
+    subprocess.run([sys.executable, "-m", "overtone.cli", *words, "--out", str(tmp_path / "memory.json")], check=True)
+    found = json.loads((tmp_path / "memory.json").read_text())
     reached = {(row["architecture"], row["attention"]): row["length"] for row in found["longest"]}
     assert reached["transformer", "quadratic"] < 0.7 * reached["transformer", "sdpa"]
     assert reached["transformer", "quadratic"] < 0.7 * reached["harmonic", None]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from overtone.files import canonical_json
 
+# The server does not inherit sys.path, and passes over a module that it cannot import.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["overtone.training.cell", "overtone.models.harmonic", "overtone.ops.linear_scan.cpu", "numba"])
+_SERVER.set_forkserver_preload(["trainer_server"])
 
 
 def _call(words: list[str], log: str) -> None:
@@ -42,7 +44,7 @@ class TrainerProcess:
 
     def finish(self, code: int = 0) -> str:
         """Wait for the end, which must have this exit code (negative: a signal); returns the log."""
-        self.process.join(120)
+        self.process.join(300)
         assert self.process.exitcode == code, self.said()
         return self.said()
 
