@@ -5,6 +5,7 @@ rule table:
     input:
         study=f"{RESULTS}/study.json",
         measured=table_inputs,
+        reported=BASE / "papers" / "reported.yaml",
     output:
         csv=f"{REPORT}/tables/{{table}}.csv",
         md=f"{REPORT}/tables/{{table}}.md",
