@@ -27,6 +27,15 @@ def documents(count: int, seed: int) -> list[Document]:
     return [Document(str(number), "t", "\n".join(" ".join(random.choice(words, 40)) for _ in range(3)), None) for number in range(count)]
 
 
+def write_splits(results: Path, corpus: str, counts: dict[str, int]) -> None:
+    folder = results / "corpora" / corpus / "splits"
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (split, count) in enumerate(counts.items()):
+        lines = [json.dumps({"id": item.id, "title": item.title, "text": item.text}) + "\n" for item in documents(count, seed)]
+        (folder / f"{split}.jsonl").write_text("".join(lines))
+    write_json(folder / "splits.json", {"corpus": corpus, "splits": {split: {"documents": count} for split, count in counts.items()}})
+
+
 def write_study(folder: Path, base: dict[str, Any], **changes: Any) -> Path:
     study = {
         "study": "t", "description": "d", "price_per_hour": 3.0, "corpora": {"enwiki-mini": {}}, "tokenizers": {"bytes": {"kind": "bytes"}},
@@ -45,11 +54,7 @@ def write_study(folder: Path, base: dict[str, Any], **changes: Any) -> Path:
         } | changes},
     }
     write_json(folder / "study.json", study)
-    splits = folder / "corpora" / "enwiki-mini" / "splits"
-    splits.mkdir(parents=True, exist_ok=True)
-    for seed, split in enumerate(("train", "validation", "test")):
-        lines = [json.dumps({"id": item.id, "title": item.title, "text": item.text}) for item in documents(8, seed)]
-        (splits / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    write_splits(folder, "enwiki-mini", {"train": 8, "validation": 8, "test": 8})
     return folder / "study.json"
 
 
@@ -147,7 +152,11 @@ def test_a_hub_base_brings_its_tokenizer(tmp_path: Path, monkeypatch: pytest.Mon
     tokenizer.save_pretrained(repository)
     monkeypatch.chdir(tmp_path)  # transformers takes owner/model for the folder that it is here
     results = tmp_path / "results" / "t"
-    write_study(results, {"kind": "hub", "repository": "owner/model", "revision": "0" * 40})
+    write_study(results, {"kind": "hub", "repository": "owner/model", "revision": "0" * 40}, evaluation={
+        "lengths": [32, 64], "windows": 2, "recall": [8], "recall_windows": 2, "corpora": ["enwiki-mini", "lambada"], "rope_scaling": [],
+        "lambada": {"corpus": "lambada", "unit": "document", "passages": 3},
+    })
+    write_splits(results, "lambada", {"train": 0, "validation": 0, "test": 4})  # a task, not a corpus to train on
     assert call(results, "base", "base.json") == 0
     folder = results / "transplants" / "tiny"
     base = read_json(folder / "base.json")
@@ -159,6 +168,13 @@ def test_a_hub_base_brings_its_tokenizer(tmp_path: Path, monkeypatch: pytest.Mon
     assert (folder / "align" / "phase1" / "model" / "tokenizer.json").is_file()
     assert call(results, "train", "align/phase2.json", "--variant", "align", "--phase", "2") == 0
     assert (folder / "align" / "model" / "tokenizer.json").is_file()
+    for variant in ("distill", "leaky"):
+        assert call(results, "train", f"{variant}/phase1.json", "--variant", variant, "--phase", "1") == 0
+    assert call(results, "evaluate", "evaluation.json") == 0
+    found = read_json(folder / "evaluation.json")
+    assert {row["corpus"] for row in found["rows"]} == {"enwiki-mini", "lambada"}
+    assert {row["passages"] for row in found["lambada"]} == {3}
+    assert not (folder / "tokens" / "lambada" / "train.json").exists()
 
 
 def test_mistakes_are_told_in_one_line(cell_results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from overtone.transplant.cost import PUBLISHED_DOLLARS, cost_row
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.passages import load_passages
 from overtone.transplant.scoring import score, whole_targets
-from overtone.transplant.text import encoder, open_tokens
+from overtone.transplant.text import encoder, held_out_split, open_tokens
 
 PHASES = 16  # published strides are 4 and 16: the loss by position modulo 16 shows what a pooled level leaks
 _TOLD = ("variant", "phase", "objective", "train", "control", "block", "tokens", "bpt", "parameters")
@@ -69,7 +69,7 @@ class Measure:
         bf16 = wanted == "bfloat16" or (wanted == "auto" and device.type == "cuda")
         autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
         self.options = {"batch_tokens": self.settings["batch_tokens"], "autocast": autocast, "bos": self.bos}
-        self.held_out = {corpus: open_tokens(config, results, corpus, "validation") for corpus in config.corpora}
+        self.held_out = {corpus: open_tokens(config, results, corpus, held_out_split(results, corpus)) for corpus in config.corpora}
         self.noise = random_region(self.vocab_size, config.length * self.settings["windows"] + 1, config.seed)
         self.passages = load_passages(self.settings["lambada"], results) if self.settings["lambada"] else []
         self.encode = encoder(config, results) if self.passages else None

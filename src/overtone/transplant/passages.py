@@ -1,4 +1,4 @@
-"""Passages for the last-word task: LAMBADA from the hub, or held-out paragraphs of a corpus of the study."""
+"""Passages for the last-word task: LAMBADA from the hub, or held-out documents or paragraphs of a corpus of the study."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from overtone.corpora.documents import read_documents
 from overtone.errors import UserError
+from overtone.transplant.text import held_out_split
 
 _WORDS = (30, 120)  # a paragraph serves when it has between these many words
 _WORD = re.compile(r"[A-Za-z]{2,}$")
@@ -19,7 +20,9 @@ def load_passages(source: Mapping[str, Any], results: Path) -> list[str]:
     if "repository" in source:
         found = _from_hub(source)
     elif "corpus" in source:
-        found = paragraphs(results / "corpora" / source["corpus"] / "splits" / "validation.jsonl")
+        folder = results / "corpora" / source["corpus"] / "splits"
+        documents = folder / f"{held_out_split(results, source['corpus'])}.jsonl"
+        found = paragraphs(documents) if source["unit"] == "paragraph" else [item.text.strip() for item in read_documents(documents)]
     else:
         raise UserError("evaluation.lambada: found neither repository (a hub data set) nor corpus (held-out paragraphs). Name one.")
     if not found:

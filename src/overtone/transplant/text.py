@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from overtone.corpora.documents import read_documents
+from overtone.corpora.documents import read_documents, read_summary
 from overtone.corpora.tokenfile import TokenFile
 from overtone.corpora.tokenize import write_token_file
 from overtone.files import sha256_file
 from overtone.transplant.config import TransplantConfig
-
-SPLITS = ("train", "validation")
 
 
 def base_folder(config: TransplantConfig, results: Path) -> Path:
@@ -32,15 +30,22 @@ def open_tokens(config: TransplantConfig, results: Path, corpus: str, split: str
     return TokenFile.open(tokens_folder(config, results, corpus) / f"{split}.json")
 
 
+def held_out_split(results: Path, corpus: str) -> str:
+    """The split that is read in evaluation: validation, or test where a corpus has nothing else (LAMBADA)."""
+    (splits,) = read_summary(results / "corpora" / corpus / "splits" / "splits.json", "split", "splits")
+    return "validation" if splits["validation"]["documents"] else "test"
+
+
 def write_tokens(config: TransplantConfig, results: Path, tokenizer: Any) -> dict[str, dict[str, str]]:
-    """Encode every corpus of the transplant with a tokenizer of transformers; returns the digests by corpus and split.
+    """Encode what the transplant reads of every corpus with a tokenizer of transformers; returns the digests by corpus and split.
 
     No special tokens are added: where a window begins with one, `bos_token` says which, and the windows put it there.
     """
     name = sha256_file(base_folder(config, results) / "tokenizer.json")
     digests: dict[str, dict[str, str]] = {}
     for corpus in dict.fromkeys([config.corpus, *config.corpora]):
-        for split in SPLITS:
+        held_out = held_out_split(results, corpus)
+        for split in ("train", held_out) if corpus == config.corpus else (held_out,):
             sidecar = write_token_file(
                 tokens_folder(config, results, corpus) / f"{split}.json",
                 read_documents(results / "corpora" / corpus / "splits" / f"{split}.jsonl"),

@@ -25,7 +25,7 @@ from overtone.transplant.memory import base_shape, check_fits
 from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
 from overtone.transplant.phase import PhaseTrainer
 from overtone.transplant.scoring import bpt, parameter_count, whole_targets
-from overtone.transplant.text import base_folder, open_tokens
+from overtone.transplant.text import base_folder, held_out_split, open_tokens
 
 _EVALUATION_TOKENS = 4096  # in one forward pass of the curve's held-out text
 
@@ -42,7 +42,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     phase = config.phase(variant.name, number)
     device = torch_device(config.device, log)
     tokens = open_tokens(config, results, config.corpus, "train")
-    held_out = open_tokens(config, results, config.corpus, "validation")
+    held_out = open_tokens(config, results, config.corpus, held_out_split(results, config.corpus))
     region, validation = Region.of(tokens), Region.of(held_out)
     plan = Plan(tokens.digest, region.size, config.length, phase.budget, phase.tokens_per_step, config.seed)
     if device.type == "cuda":
