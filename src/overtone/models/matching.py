@@ -21,15 +21,18 @@ def matched_dimensions(
 ) -> tuple[int, dict[str, Any]]:
     """(hidden, options) that give `name` the total parameter count of `reference` at `hidden`, within 1% (mamba 2%).
 
-    Options that are set stay as they are; `tied` holds for both sides. An architecture with a width option keeps `hidden` and
-    gets the depth whose width is closest to its own default; others get the depth at `hidden`, or, where no depth is near
-    enough, the nearest hidden size.
+    Options that are set stay as they are; `tied` holds for both sides. An architecture with depth and width options keeps
+    `hidden` and gets the depth whose width is closest to its own default; one with a width only gets the hidden size (a multiple
+    of 8) whose default is nearest, and the width that is left; one with a depth only gets the depth at `hidden`, or, where no
+    depth is near enough, another hidden size too.
     """
     target = _total(reference, vocab_size, hidden, {"tied": True} if options.get("tied") else {})
     found = architecture(name)
     tolerance = TOLERANCE.get(name, 0.01)
     fixed = dict(options)
     if found.width_option and found.width_option not in fixed:
+        if found.depth_option is None and abs(_total(name, vocab_size, hidden, fixed) / target - 1) > tolerance:
+            hidden = _hidden_near(name, target, vocab_size, fixed, step=8)
         candidates = _by_width(name, found.depth_option, found.width_option, target, vocab_size, hidden, fixed)
     else:
         candidates = _by_depth(name, found.depth_option, target, vocab_size, hidden, fixed, tolerance)
@@ -71,9 +74,11 @@ def _by_depth(name: str, depth: str | None, target: int, vocab_size: int, hidden
         yield errors[nearest], hidden, settings[nearest]
         return
     for index in errors:
-        size = _hidden_for(name, target, vocab_size, settings[index])
-        if size is not None and abs(_total(name, vocab_size, size, settings[index]) / target - 1) <= tolerance:
-            yield abs(size - hidden), size, settings[index]
+        for step in (8, 4, 2, 1):
+            size = _hidden_near(name, target, vocab_size, settings[index], step)
+            if abs(_total(name, vocab_size, size, settings[index]) / target - 1) <= tolerance:
+                yield abs(size - hidden), size, settings[index]
+                break
 
 
 def _until_above(name: str, target: int, vocab_size: int, hidden: int,
@@ -84,19 +89,15 @@ def _until_above(name: str, target: int, vocab_size: int, hidden: int,
             return
 
 
-def _hidden_for(name: str, target: int, vocab_size: int, chosen: dict[str, Any]) -> int | None:
-    """The hidden size nearest to the target by bisection over multiples of 8, then of 1 where that is not near enough."""
-    for step in (8, 4, 2, 1):
-        low, high = 1, 2
-        while _total(name, vocab_size, high * step, chosen) < target:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _total(name, vocab_size, middle * step, chosen) < target else (low, middle)
-        best = min((low * step, high * step), key=lambda size: abs(_total(name, vocab_size, size, chosen) - target))
-        if abs(_total(name, vocab_size, best, chosen) / target - 1) <= TOLERANCE.get(name, 0.01) / 2:
-            return best
-    return best
+def _hidden_near(name: str, target: int, vocab_size: int, chosen: dict[str, Any], step: int) -> int:
+    """The multiple of `step` whose count is nearest to the target; counts grow with the hidden size."""
+    low, high = 1, 2
+    while _total(name, vocab_size, high * step, chosen) < target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _total(name, vocab_size, middle * step, chosen) < target else (low, middle)
+    return min((low * step, high * step), key=lambda size: abs(_total(name, vocab_size, size, chosen) - target))
 
 
 def _total(name: str, vocab_size: int, hidden: int, options: Mapping[str, Any]) -> int:

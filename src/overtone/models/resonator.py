@@ -35,7 +35,7 @@ LONGEST_HALF_LIFE = 2.0**20  # tokens; alpha never falls below ln 2 / this, so i
 class ResonatorConfig(ModelConfig):
     """Options of ResonatorLM; the defaults are the paper's model."""
 
-    layers: int = 4
+    layers: int | None = None  # None: 8 from hidden 256 on (the paper's 6M parameters on characters), 4 below
     heads: int = 8
     intermediate: int | None = None  # inner width of SwiGLU; None: 8/3 d, rounded to a multiple of 8
     half_lives: tuple[float, float] = (2.0, 2048.0)  # tokens, shortest and longest at the start, log-spaced over the heads
@@ -48,6 +48,7 @@ class ResonatorConfig(ModelConfig):
     norm_eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        self.layers = (8 if self.hidden >= 256 else 4) if self.layers is None else self.layers
         if self.heads < 1 or self.hidden % self.heads:
             raise UserError(f"resonator: heads: {self.heads} found, a divisor of hidden ({self.hidden}) expected.")
         if self.intermediate is None:
@@ -169,7 +170,7 @@ class Resonator(LanguageModel):
 
     def __init__(self, config: ResonatorConfig):
         super().__init__(config)
-        self.blocks = nn.ModuleList(ResonatorBlock(config, layer) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(ResonatorBlock(config, layer) for layer in range(cast(int, config.layers)))
         self.norm = nn.RMSNorm(config.hidden, config.norm_eps)
 
     def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
@@ -195,7 +196,7 @@ class Resonator(LanguageModel):
         device, dtype = self.state_place(device, dtype)
         pair = torch.complex128 if dtype == torch.float64 else torch.complex64
         tensors = {}
-        for layer in range(self.config.layers):
+        for layer in range(len(self.blocks)):
             tensors[f"s{layer}"] = torch.zeros(batch, self.config.heads, self.hidden // self.config.heads, device=device, dtype=pair)
             if self.config.local_path:
                 tensors[f"u{layer}"] = torch.zeros(batch, LOCAL_WIDTH - 1, self.hidden, device=device, dtype=dtype)
@@ -205,7 +206,7 @@ class Resonator(LanguageModel):
         """By the recurrence: 10 a channel (complex multiply and add, real part), coupling and local path."""
         d, c = self.hidden, self.config
         coupling = 2 * d * c.heads if c.head_coupling else 0
-        return c.layers * (10 * d + coupling + (2 * LOCAL_WIDTH * d if c.local_path else 0))
+        return len(self.blocks) * (10 * d + coupling + (2 * LOCAL_WIDTH * d if c.local_path else 0))
 
     def diagnostics(self) -> dict[str, Any]:
         """Half-lives (tokens) and frequencies of every layer's heads, and the largest |lambda| = exp(-alpha)."""
