@@ -6,13 +6,10 @@ import pytest
 from checkout import Checkout, copy_repository
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/workflow/" in str(item.path):
             item.add_marker(pytest.mark.workflow)
-            # Slurm's jobs mostly wait, so they run beside the other worker's.
-            item.add_marker(pytest.mark.xdist_group("cluster" if item.path.stem == "test_workflow_slurm" else "workflow"))
 
 
 @pytest.fixture(scope="session")

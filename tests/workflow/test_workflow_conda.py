@@ -13,6 +13,8 @@ import conda_stand_in
 import pytest
 from checkout import Checkout, copy_repository
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the study
+
 FIGURE = "reports/smoke/figures/quality.svg"
 VERBS = {
     "data": {"study", "fetch", "extract", "split", "tokenizer", "tokenize"},

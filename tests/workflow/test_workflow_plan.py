@@ -7,6 +7,8 @@ import re
 import pytest
 from checkout import ROOT
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the study
+
 ALL_RULES = {
     re.match(r"rule (\w+):", line)[1]
     for path in [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]

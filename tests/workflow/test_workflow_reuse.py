@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the study
+
 TOKENS = "tokens/enwiki-mini/bytes/train.json"
 
 

@@ -25,7 +25,10 @@ import pytest
 import slurm_site
 from checkout import Checkout, clean_environment
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(slurm_site.why_not()), reason=slurm_site.why_not())]
+pytestmark = [
+    pytest.mark.cluster, pytest.mark.xdist_group("cluster"),
+    pytest.mark.skipif(bool(slurm_site.why_not()), reason=slurm_site.why_not()),
+]
 
 # 64 steps, a checkpoint after each: long enough to be stopped in the middle on a fast machine.
 EDIT = "edit={protocols: {resonator: {budget: 32768, checkpoint_every_s: 0}}}"

@@ -13,6 +13,8 @@ import pytest
 from overtone.study import EXHIBITS
 from overtone.study.schema import check
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the study
+
 PLANNED_TRAINING = {"train", "trial", "choose_rate", "transplant_base", "transplant_train", "transplant_evaluate"}
 DATA = {"fetch", "extract", "split", "tokenizer", "tokenize"}
 
