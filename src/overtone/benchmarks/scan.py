@@ -2,7 +2,8 @@
 
 A pass reads or writes one (batch, length, dim) tensor. Forward: read a, b, write h: 3. Backward: read a, h, dh, write da, db: 5. The
 floor of the 8 is the time of four copies (a copy is two passes) of a tensor of that size, one after the other, as long a stretch as
-what it is compared with, timed in turn with the scan in the same process; the minimum of each is kept. `CPU` is the same ratio in processor time of the process: what the ratio would be if
+what it is compared with, timed in turn with the scan in the same process; the minimum of each is kept. `CPU` is the same ratio
+in processor time of the process: what the ratio would be if
 nobody else used the machine's cores. Each row of a CPU runs in a process of its own, because threads and allocator belong to a process:
 default  glibc as it comes: blocks above 32 MB are made of fresh pages every time
 kept     freed memory stays in the process (overtone.ops.allocator.keep_freed_memory)
