@@ -19,8 +19,8 @@ def resonant_step(
 ) -> tuple[Tensor, Tensor]:
     """s_t = lambda s_(t-1) + u_t, y_t = Re(exp(i phi) s_t).
 
-    u_t (B, H, Dh) real; state (B, H, Dh) complex; alpha, omega, phi (H,), or the `modes` made of them: with those a step takes
-    a third of the time. Returns y_t in the dtype of u_t and the state in its own. Computed in complex128: lambda rounded to
+    u_t (B, H, Dh) real; state (B, H, Dh) complex; alpha, omega, phi (H,), or the `modes` made of them: with those a step
+    does not work them out again. Returns y_t in the dtype of u_t and the state in its own. Computed in complex128: lambda rounded to
     complex64 would turn slow oscillators out of phase (1e-4 after 3,000 tokens).
     """
     decay, turn = resonant_modes(alpha, omega, phi) if modes is None else modes
