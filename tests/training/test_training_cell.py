@@ -114,13 +114,13 @@ def test_a_batch_that_does_not_fit_is_accumulated(make_cell, start_trainer, tmp_
     """In processes of their own, whose memory no earlier test has shaped."""
     rules = {"length": 512, "hidden": 64, "budget": 8192, "tokens_per_step": 4096, "evaluation_length": 512}
     found = {}
-    for name, limit in (("free", {}), ("tight", {"memory_limit_gb": 0.06})):
+    for name, limit in (("free", {}), ("tight", {"memory_limit_gb": 0.08})):
         out = tmp_path / name / "metrics.json"
         said = start_trainer(make_cell("transformer", **rules, **limit), out).finish()
         assert ("out of memory; going on with" in said) == (name == "tight")
         found[name] = json.loads(out.read_text())
     free, tight = found["free"], found["tight"]
-    assert tight["status"] == "ok"
+    assert tight["status"] == "ok", tight["failure"]
     assert free["measured"]["peak_bytes"] > 60e6
     assert tight["evaluation"]["test"]["bpt"] == pytest.approx(free["evaluation"]["test"]["bpt"], rel=1e-3)
 

@@ -45,7 +45,7 @@ class TrainerProcess:
     def finish(self, code: int = 0) -> str:
         """Wait for the end, which must have this exit code (negative: a signal); returns the log."""
         self.process.join(300)
-        assert self.process.exitcode == code, self.said()
+        assert self.process.exitcode == code, f"ended with {self.process.exitcode}: {self.said()}"
         return self.said()
 
     def said(self) -> str:
@@ -55,5 +55,5 @@ class TrainerProcess:
     def wait_until(self, condition) -> None:
         """Wait while the trainer lives until the condition holds."""
         while not condition():
-            assert self.process.exitcode is None, self.said()
+            assert self.process.exitcode is None, f"ended with {self.process.exitcode}: {self.said()}"
             time.sleep(0.001)

@@ -20,7 +20,7 @@ _MODEL = {
 _TRAIN = (
     *(f"training/{name}.py" for name in ("batches", "cell", "evaluate", "loop", "metrics")),
     *(f"training/{name}.py" for name in ("optimizer", "plan", "protocol", "run", "stream")),
-    *(f"models/{name}.py" for name in ("base", "counts", "matching")),
+    *(f"models/{name}.py" for name in ("base", "counts", "matching", "unfilled")),
     "ops/linear_cross_entropy.py",
 )
 STAGES: dict[str, tuple[str, ...]] = {
