@@ -10,7 +10,7 @@ import torch
 
 from overtone.files import write_json
 from overtone.models import LanguageModel, build_model, load_checkpoint, save_checkpoint
-from overtone.models.hf_tokenizer import save_hf_tokenizer
+from overtone.models.tokenizer_files import save_hf_tokenizer
 
 lm_eval = pytest.importorskip("lm_eval", reason="the extra `evaluation` is not installed")
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from overtone.corpora.tokenizers import KINDS, Tokenizer, load_tokenizer
 from overtone.corpora.tokenizers.base import TrainingText
 from overtone.errors import UserError
 from overtone.files import write_json
-from overtone.models.hf_tokenizer import save_hf_tokenizer
+from overtone.models.tokenizer_files import save_hf_tokenizer
 
 TEXT = "The quick brown fox, the lazy dog and the 12 quick cats.\n  Über façade: naïve 漢字 and 🙂 the end.\n" * 30
 CHOICES = {"bytes": {}, "characters": {"max_vocab": 30}, "sentencepiece": {"vocab_size": 330}}

@@ -13,7 +13,7 @@ from overtone.corpora.tokenizers import ByteTokenizer
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.models import build_model, save_checkpoint
-from overtone.models.hf_tokenizer import save_hf_tokenizer
+from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.verbs.generate import stream_text
 from overtone.verbs.params import parse_options
 

@@ -1,6 +1,7 @@
 """A cell from token files to metrics.json: outcomes, accumulation, ranks, resuming; through the verb's own function."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from trainer_process import train_words
 
 from overtone.cli import main
 from overtone.errors import UserError
-from overtone.files import sha256_file
+from overtone.files import sha256_file, write_json
 from overtone.models import load_checkpoint
 from overtone.study.schema import check
 from overtone.training.cell import train_cell
@@ -50,6 +51,17 @@ def test_an_ok_cell_has_everything_and_its_weights(make_cell, train, tmp_path):
     assert load_checkpoint(weights.parent).name == "harmonic"
     assert not (tmp_path / "state" / cell.hash).exists()
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_cell_speaks_with_its_own_tokenizer(make_cell, train, tokens, tmp_path, capsys):
+    """`overtone generate` and transformers need no more than the folder of the weights."""
+    vocab = json.loads((tokens / "train.json").read_text())["vocab_size"]
+    characters = [chr(code) for code in range(ord("a"), ord("a") + vocab - 1)]  # id 0 is unknown
+    shutil.copytree(tokens, tmp_path / "tokens")
+    write_json(tmp_path / "tokens/tokenizer.json", {"kind": "characters", "vocab_size": vocab, "characters": characters, "digest": "0" * 64})
+    train_cell(make_cell("harmonic"), tmp_path / "tokens", tmp_path / "cell/metrics.json", tmp_path / "state")
+    assert main(["generate", "--checkpoint", str(tmp_path / "cell/model"), "--prompt", "abc", "--max-tokens", "5"]) == 0
+    assert set(capsys.readouterr().out.strip()) <= {*characters, "\ufffd"}
 
 
 def test_training_learns(make_cell, train):

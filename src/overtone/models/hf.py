@@ -24,8 +24,9 @@ from overtone.models.checkpoint import config_dict
 from overtone.models.checkpoint_names import class_stem
 from overtone.models.hf_cache import StateCache, spans
 from overtone.models.hf_config import OvertoneConfig, config_class, register_configs
-from overtone.models.hf_tokenizer import OvertoneTokenizer, save_hf_tokenizer
+from overtone.models.hf_tokenizer import OvertoneTokenizer
 from overtone.models.registry import architecture_names, build_model
+from overtone.models.tokenizer_files import save_hf_tokenizer
 
 __all__ = ["OvertoneForCausalLM", "model_class", "register_auto_classes", "save_hf_tokenizer"]
 

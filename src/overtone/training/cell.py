@@ -17,6 +17,7 @@ from overtone.corpora.tokenfile import TokenFile
 from overtone.errors import UserError
 from overtone.files import digest_json, sha256_file
 from overtone.models import build_for_cell, parameter_counts, save_checkpoint
+from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.provenance import cpu_name, environment, sources_digest
 from overtone.study import Cell
 from overtone.training.devices import torch_device
@@ -261,12 +262,15 @@ class _Job:
         return measures
 
     def store(self, folder: Path) -> dict[str, str]:
-        """Write the weights to FOLDER/model, whole or not at all."""
+        """Write the weights and the tokenizer to FOLDER/model, whole or not at all."""
         part, final = folder / ".model.part", folder / "model"
         shutil.rmtree(part, ignore_errors=True)
         try:
             part.mkdir(parents=True)
             save_checkpoint(self.model, part)
+            tokens = self.files["train"].path.parent
+            if (tokens / "tokenizer.json").is_file():  # ids may come from elsewhere, without a tokenizer
+                save_hf_tokenizer(tokens, part)
             shutil.rmtree(final, ignore_errors=True)
             part.replace(final)
         except OSError as error:
