@@ -34,7 +34,7 @@ def test_gates_start_with_the_configured_timescales(options: dict) -> None:
         assert torch.allclose(taus, taus[:1], rtol=1e-4)  # whatever the token
         assert centre / spread < taus.min() <= centre / spread * 1.05
         assert centre * spread / 1.05 <= taus.max() < centre * spread
-        assert float(torch.exp(torch.log(taus).mean())) == pytest.approx(centre, rel=1e-3)
+        assert torch.exp(torch.log(taus).mean()).item() == pytest.approx(centre, rel=1e-3)
 
 
 def test_published_centres_and_the_flat_ablation() -> None:

@@ -109,9 +109,10 @@ class HarmonicLevel(nn.Module):
 
     def decay(self, x: Tensor) -> Tensor:
         """A_l (..., d) in float32 or wider: 8 bits of gate would move a slow tau by several percent."""
+        if x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(x.device.type):
+            return self._decay_of_logit(self.gate(x))
         logit = F.linear(x, self.gate.weight)
-        logit = logit.to(torch.promote_types(logit.dtype, torch.float32)) + self.gate.bias
-        return self._decay_of_logit(logit)
+        return self._decay_of_logit(logit.float() + self.gate.bias.float())
 
     def _decay_of_logit(self, logit: Tensor) -> Tensor:
         share = torch.sigmoid(logit.clamp(-LARGEST_LOGIT, LARGEST_LOGIT))

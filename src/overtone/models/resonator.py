@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from overtone.errors import UserError
 from overtone.models.base import LanguageModel, ModelConfig, State
-from overtone.ops import kernel_energy, resonant_convolution, resonant_step
+from overtone.ops import kernel_energy, resonant_convolution, resonant_modes, resonant_step
 
 LOCAL_WIDTH = 4
 LONGEST_HALF_LIFE = 2.0**20  # tokens; alpha never falls below ln 2 / this, so it is positive whatever a step does
@@ -59,6 +59,26 @@ class ResonatorConfig(ModelConfig):
             raise UserError(f"resonator: half_lives: {self.half_lives} found, 0 < shortest <= longest < {LONGEST_HALF_LIFE:.0f} expected.")
         if not 2 <= self.periods[0] <= self.periods[1]:
             raise UserError(f"resonator: periods: {self.periods} found, 2 <= fastest <= slowest expected.")
+
+
+class Oscillators(NamedTuple):
+    """What a step needs of a layer's kernels, the same for every token: (H,) each, and the modes of `resonant_step`."""
+
+    alpha: Tensor
+    omega: Tensor
+    phi: Tensor
+    scale: Tensor  # g
+    modes: tuple[Tensor, Tensor]
+
+
+@dataclass
+class ResonatorState(State):
+    """Decode state; `oscillators` a layer are worked out by the first step after a prefill and handed on (no part of `nbytes`)."""
+
+    oscillators: list[Oscillators] | None = None
+
+    def _with(self, tensors: dict[str, Tensor]) -> Self:
+        return type(self)(tensors, self.position)
 
 
 class ResonantMixer(nn.Module):
@@ -111,13 +131,17 @@ class ResonantMixer(nn.Module):
             y = y + F.conv1d(past.transpose(1, 2), self.local.unsqueeze(1), groups=self.local.shape[0]).transpose(1, 2)
         return self.out(y)
 
-    def step(self, x: Tensor, before: State, after: State) -> Tensor:
-        """(B, d) -> (B, d), one token by the recurrence."""
-        u = self.drive(x)
+    def oscillators(self) -> Oscillators:
+        """The kernels and what `resonant_step` makes of them."""
         alpha, omega, phi, scale = self.kernels()
-        y, after.tensors[f"s{self.layer}"] = resonant_step(u.unflatten(-1, (self.heads, -1)), before.tensors[f"s{self.layer}"],
-                                                           alpha, omega, phi)
-        y = self._mix(y, scale)
+        return Oscillators(alpha, omega, phi, scale, resonant_modes(alpha, omega, phi))
+
+    def step(self, x: Tensor, before: State, after: State, given: Oscillators | None = None) -> Tensor:
+        """(B, d) -> (B, d), one token by the recurrence; `given` saves working out the oscillators again."""
+        u, o = self.drive(x), given or self.oscillators()
+        y, after.tensors[f"s{self.layer}"] = resonant_step(
+            u.unflatten(-1, (self.heads, -1)), before.tensors[f"s{self.layer}"], o.alpha, o.omega, o.phi, modes=o.modes)
+        y = self._mix(y, o.scale)
         if self.local is not None:
             window = torch.cat([before.tensors[f"u{self.layer}"].to(u.dtype), u.unsqueeze(1)], dim=1)  # (B, width, d)
             after.tensors[f"u{self.layer}"] = window[:, 1:]
@@ -153,9 +177,14 @@ class ResonatorBlock(nn.Module):
         self.down = nn.Linear(inner, d, bias=False)
 
     def forward(self, x: Tensor, before: State, after: State) -> Tensor:
-        """(B, L, d) -> (B, L, d); a token's (B, d) -> (B, d) by the recurrence."""
-        mixer = self.mixer.step if x.dim() == 2 else self.mixer
-        x = x + mixer(self.norm1(x), before, after)
+        """(B, L, d) -> (B, L, d), all tokens at once."""
+        return self._feed_forward(x + self.mixer(self.norm1(x), before, after))
+
+    def step(self, x: Tensor, before: State, after: State, given: Oscillators) -> Tensor:
+        """(B, d) -> (B, d), one token by the recurrence."""
+        return self._feed_forward(x + self.mixer.step(self.norm1(x), before, after, given))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
         normed = self.norm2(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
 
@@ -176,7 +205,7 @@ class Resonator(LanguageModel):
     def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
         """norm(x) after the last block, (B, L, d)."""
         before = state or self.init_state(ids.shape[0], device=ids.device)
-        after = State(position=before.position + ids.shape[1])
+        after = ResonatorState(position=before.position + ids.shape[1])
         x = self.embedding(ids)
         for block in self.blocks:
             x = block(x, before, after)
@@ -185,10 +214,13 @@ class Resonator(LanguageModel):
 
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """One token by the recurrence."""
-        after = State(position=state.position + 1)
+        blocks = cast(list[ResonatorBlock], list(self.blocks))
+        known = None if torch.is_grad_enabled() else cast(ResonatorState, state).oscillators  # gradients need the graph anew
+        oscillators = known or [block.mixer.oscillators() for block in blocks]
+        after = ResonatorState(position=state.position + 1, oscillators=oscillators)
         x = self.embedding(ids)
-        for block in self.blocks:
-            x = block(x, state, after)
+        for block, given in zip(blocks, oscillators, strict=True):
+            x = block.step(x, state, after, given)
         return F.linear(self.norm(x), self.head_weight), after
 
     def init_state(self, batch: int, max_length: int | None = None, device: Any = None, dtype: torch.dtype | None = None) -> State:
@@ -200,7 +232,7 @@ class Resonator(LanguageModel):
             tensors[f"s{layer}"] = torch.zeros(batch, self.config.heads, self.hidden // self.config.heads, device=device, dtype=pair)
             if self.config.local_path:
                 tensors[f"u{layer}"] = torch.zeros(batch, LOCAL_WIDTH - 1, self.hidden, device=device, dtype=dtype)
-        return State(tensors)
+        return ResonatorState(tensors)
 
     def mixer_flops(self, length: int) -> float:
         """By the recurrence: 10 a channel (complex multiply and add, real part), coupling and local path."""
