@@ -281,3 +281,11 @@ def test_a_transplant_below_the_entropy_floor_proves_nothing(tmp_path):
     assert found["H24"]["verdict"] == "not measured here"
     assert "entropy floor" in found["H24"]["missing"]
     assert found["H25"]["measured_verdict"] == "not measured here"
+
+
+def test_a_share_is_asked_of_a_gain_that_all_seeds_show(root, claims):
+    """The gain over the Transformer has more seeds than its ablations: it is certain even where two seeds alone would not be."""
+    assert claims["H16"]["verdict"] == "reproduced"
+    assert claims["H16"]["value"] == pytest.approx(0.11 / 0.15, abs=0.2)  # flat costs 0.11 bpt, the gain at 512 is about 0.15
+    assert claims["R7"]["value"] is not None
+    assert claims["R7"]["seeds"] == 2

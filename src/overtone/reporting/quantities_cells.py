@@ -65,20 +65,17 @@ def ablation_share(evidence: Evidence, experiments: list[str], full: str, withou
 
     points: list[Point] = []
     notes: list[str] = []
+    gains = compare(evidence, experiments, (baseline, full), lambda base, whole: base - whole, "bpt").points  # with all their seeds
+    ahead = [set(gain.sources) for gain in gains if (found := gain.at(0.0)).decided and found.value > 0]
     for name in without:
-        ahead = [point.at(0.0) for point in compare(evidence, experiments, (baseline, full, name), _gain, "bpt").points]
-        found = compare(evidence, experiments, (baseline, full, name), share, "")
-        notes += found.notes
-        for point, gained in zip(found.points, ahead, strict=True):
-            if gained.decided and gained.value > 0:
+        shares = compare(evidence, experiments, (baseline, full, name), share, "")
+        notes += shares.notes
+        for point in shares.points:
+            if any(cells <= set(point.sources) for cells in ahead):
                 points.append(Point(f"{name}, {point.label}", point.at, point.x, point.sources))
             else:
                 notes.append(f"{point.label}: {full} has no certain gain over {baseline}, so none to share.")
     return Measurement("", tuple(points), None, tuple(dict.fromkeys(notes)))
-
-
-def _gain(base: Any, whole: Any, part: Any) -> Any:
-    return base - whole
 
 
 @quantity
