@@ -14,7 +14,7 @@ from overtone.errors import UserError
 from overtone.files import digest_json, read_json, write_json
 from overtone.provenance import environment
 from overtone.training.devices import torch_device
-from overtone.training.interrupt import stop_on_signals
+from overtone.training.interrupt import StopFlag
 from overtone.training.locks import cell_lock
 from overtone.training.plan import Plan
 from overtone.training.stream import Region
@@ -36,7 +36,7 @@ def model_folder(config: TransplantConfig, results: Path, variant: Variant, numb
     return folder / "model" if number == variant.phases[-1].number else folder / f"phase{number}" / "model"
 
 
-def train_phase(config: TransplantConfig, results: Path, variant: Variant, number: int, out: Path,
+def train_phase(config: TransplantConfig, results: Path, variant: Variant, number: int, out: Path, stop: StopFlag,
                 log: Callable[[str], None]) -> dict[str, Any]:
     """Train, save the model, write phaseN.json to `out`. Goes on from its own checkpoint; raises Interrupted after writing one."""
     phase = config.phase(variant.name, number)
@@ -59,7 +59,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     bos = read_json(results / "transplants" / config.name / "base.json")["bos"]
     options = {"batch_tokens": _EVALUATION_TOKENS, "autocast": autocast, "bos": bos}
     targets = whole_targets(validation, config.length, config.data["validation_windows"])
-    with cell_lock(folder), stop_on_signals() as stop:
+    with cell_lock(folder):
         trainer = PhaseTrainer(
             student, teacher, phase, region, plan, folder=folder, fingerprint=fingerprint, stop=stop, dtype=dtype,
             checkpointing=config.data["gradient_checkpointing"], every_s=config.data["checkpoint_every_s"], bos=bos, log=log,

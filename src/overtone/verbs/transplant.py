@@ -36,13 +36,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_transplant(load_study(args.study), args.name)
     if args.step == "train" and (args.variant is None or args.phase is None):
         raise UserError("overtone transplant train: needs --variant and --phase. Add them.")
-    from overtone.training.interrupt import Interrupted
-
-    try:
-        return STEPS[args.step](config, args)
-    except Interrupted as stopped:
-        _log(f"{stopped}; run again to go on")
-        return stopped.exit_code
+    return STEPS[args.step](config, args)
 
 
 def _base(config: TransplantConfig, args: argparse.Namespace) -> int:
@@ -54,9 +48,19 @@ def _base(config: TransplantConfig, args: argparse.Namespace) -> int:
 
 
 def _train(config: TransplantConfig, args: argparse.Namespace) -> int:
+    from overtone.training.interrupt import Interrupted, stop_on_signals, stop_with_parents
     from overtone.transplant.train import train_phase
 
-    train_phase(config, args.results, config.variant(args.variant), args.phase, args.out, _log)
+    with stop_on_signals() as stop:
+        watch = stop_with_parents()
+        try:
+            train_phase(config, args.results, config.variant(args.variant), args.phase, args.out, stop, _log)
+        except Interrupted as stopped:
+            _log(f"overtone transplant train: {stopped}; run the same command to go on")
+            return stopped.exit_code
+        finally:
+            if watch is not None:
+                watch.set()
     return 0
 
 
