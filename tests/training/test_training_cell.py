@@ -58,7 +58,8 @@ def test_a_cell_speaks_with_its_own_tokenizer(make_cell, train, tokens, tmp_path
     vocab = json.loads((tokens / "train.json").read_text())["vocab_size"]
     characters = [chr(code) for code in range(ord("a"), ord("a") + vocab - 1)]  # id 0 is unknown
     shutil.copytree(tokens, tmp_path / "tokens")
-    write_json(tmp_path / "tokens/tokenizer.json", {"kind": "characters", "vocab_size": vocab, "characters": characters, "digest": "0" * 64})
+    write_json(tmp_path / "tokens/tokenizer.json",
+               {"kind": "characters", "vocab_size": vocab, "characters": characters, "digest": "0" * 64})
     train_cell(make_cell("harmonic"), tmp_path / "tokens", tmp_path / "cell/metrics.json", tmp_path / "state")
     assert main(["generate", "--checkpoint", str(tmp_path / "cell/model"), "--prompt", "abc", "--max-tokens", "5"]) == 0
     assert set(capsys.readouterr().out.strip()) <= {*characters, "\ufffd"}
