@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
 import overtone.models.hf  # noqa: F401  registers the tokenizer class
@@ -63,6 +64,20 @@ def test_no_id_lies_outside_the_models_vocabulary(pair: tuple[Tokenizer, object]
     ours, theirs = pair
     assert len(theirs) == ours.vocab_size  # type: ignore[arg-type]
     assert theirs.eos_token_id == ours.encode("\n").tolist()[0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - set(CHOICES)))
+def test_a_tokenizer_of_the_hub_goes_along_as_it_is(tmp_path: Path, kind: str) -> None:
+    published = ByteLevelBPETokenizer()
+    published.train_from_iterator([TEXT], vocab_size=300, show_progress=False)
+    published.save(str(tmp_path / "tokenizer.hub.json"))
+    ours = KINDS[kind](tmp_path / "tokenizer.hub.json", "a/b")  # type: ignore[call-arg]
+    write_json(tmp_path / "tokenizer.json", {"kind": kind, "options": {"repo": "a/b"}, "vocab_size": ours.vocab_size, "digest": ours.digest})
+    save_hf_tokenizer(tmp_path, tmp_path / "model")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
+    ids = load_tokenizer(tmp_path).encode(TEXT).tolist()
+    assert theirs(TEXT)["input_ids"] == ids
+    assert theirs.decode(ids) == TEXT
 
 
 def test_a_vocabulary_that_does_not_fit_is_told(tmp_path: Path) -> None:

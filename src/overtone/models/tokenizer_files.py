@@ -25,7 +25,7 @@ def save_hf_tokenizer(tokens_dir: StrPath, model_dir: StrPath) -> None:
     if built.get_vocab_size() != fields["vocab_size"]:
         raise UserError(f"{folder}: tokenizer.json says {fields['vocab_size']} ids, its model has {built.get_vocab_size()}. Fit it again.")
     end = next((token for token in ("\n", "<|endoftext|>", "</s>") if built.token_to_id(token) is not None), None)
-    kind = "PreTrainedTokenizerFast" if fields["kind"] == "pretrained" else "OvertoneTokenizer"
+    kind = "PreTrainedTokenizerFast" if _BUILDERS[fields["kind"]] is _pretrained else "OvertoneTokenizer"
     write_text(Path(model_dir) / "tokenizer.json", built.to_str(pretty=False))
     write_json(Path(model_dir) / "tokenizer_config.json",
                {"tokenizer_class": kind, "clean_up_tokenization_spaces": False, "eos_token": end, "pad_token": end})
@@ -80,4 +80,4 @@ def _pretrained(folder: Path, fields: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_file(str(folder / "tokenizer.hub.json"))
 
 
-_BUILDERS = {"bytes": _bytes, "characters": _characters, "sentencepiece": _sentencepiece, "pretrained": _pretrained}
+_BUILDERS = {"bytes": _bytes, "characters": _characters, "sentencepiece": _sentencepiece, "gpt2": _pretrained, "pretrained": _pretrained}
