@@ -72,7 +72,8 @@ def test_a_tokenizer_of_the_hub_goes_along_as_it_is(tmp_path: Path, kind: str) -
     published.train_from_iterator([TEXT], vocab_size=300, show_progress=False)
     published.save(str(tmp_path / "tokenizer.hub.json"))
     ours = KINDS[kind](tmp_path / "tokenizer.hub.json", "a/b")  # type: ignore[call-arg]
-    write_json(tmp_path / "tokenizer.json", {"kind": kind, "options": {"repo": "a/b"}, "vocab_size": ours.vocab_size, "digest": ours.digest})
+    described = {"kind": kind, "options": {"repo": "a/b"}, "vocab_size": ours.vocab_size, "digest": ours.digest}
+    write_json(tmp_path / "tokenizer.json", described)
     save_hf_tokenizer(tmp_path, tmp_path / "model")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
     ids = load_tokenizer(tmp_path).encode(TEXT).tolist()
