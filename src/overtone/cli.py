@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "transplant": "replace attention in a pretrained Llama, align, train, evaluate",
     "diagnose": "measure a trained ResonatorLM's kernels, heads and energy",
     "bench": "measure decode, kernel tail, scan, memory or throughput",
+    "gather": "note how the cells of an experiment ended",
     "audit": "check causality, entropy floor, budget, timing or baseline",
     "table": "write one table from finished measurements",
     "figure": "draw one figure from its table",

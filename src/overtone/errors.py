@@ -12,7 +12,7 @@ class UserError(Exception):
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """An error for a name that is not registered: names the nearest valid one and lists the rest."""
-    names = sorted(known)
+    names = sorted(map(str, known))
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UserError(f"{kind}: {name!r} is not known.{hint} Allowed: {', '.join(names) or 'none'}.")

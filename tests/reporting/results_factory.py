@@ -281,8 +281,15 @@ def diagnostics(key: str) -> dict[str, Any]:
             power = 1 / np.sqrt((frequencies - omega) ** 2 + alpha**2)
             spectrum.append({"layer": layer, "head": head, "omega": frequencies.tolist(), "magnitude": power.tolist(), "peak_omega": omega})
             head_loss.append({"layer": layer, "head": head, "bpt_off": 3.2 + 0.1 * head})
+    moduli = [[math.exp(-math.log(2) / value) for value in layer] for layer in after]
+    energy = {
+        "heads": [{"layer": layer, "head": head, "response": 1.0, "expected": 1.0, "white": 0.97 + 0.02 * head, "samples": 512,
+                   "modulus": moduli[layer][head]} for layer in range(2) for head in range(4)],
+        "max_modulus": {"before": math.exp(-math.log(2) / 2048), "after": max(map(max, moduli))},
+        "curve": [{"step": step, "max_modulus": math.exp(-math.log(2) / (2048 + 5 * step))} for step in range(1, 101)],
+    }
     return {"key": key, "impulse": impulse, "half_lives": {"before": before, "after": after}, "spectrum": spectrum,
-            "head_loss": head_loss, "bpt_on": 3.1, "energy": {"white_input_gain": 1.0, "max_modulus": 0.9997}, "environment": ENVIRONMENT}
+            "head_loss": head_loss, "bpt_on": 3.1, "energy": energy, "environment": ENVIRONMENT}
 
 
 def write_transplant(folder: Path, study: Study, name: str) -> None:

@@ -65,6 +65,23 @@ def test_a_cell_speaks_with_its_own_tokenizer(make_cell, train, tokens, tmp_path
     assert set(capsys.readouterr().out.strip()) <= {*characters, "\ufffd"}
 
 
+def test_no_head_of_a_resonator_grows_at_any_step(make_cell, train):
+    """A rate that throws the weights about, and every one of its steps recorded."""
+    metrics = train(make_cell("resonator", options={"heads": 2}, lr=0.5))
+    assert [point["step"] for point in metrics["curve"]] == list(range(1, 9))
+    moduli = [point["max_modulus"] for point in metrics["curve"]]
+    assert len(set(moduli)) == 8
+    assert all(0 < modulus < 1 for modulus in moduli)
+    assert moduli[-1] == pytest.approx(metrics["diagnostics"]["after"]["max_modulus"], rel=1e-6)
+
+
+def test_a_point_of_the_curve_keeps_the_largest_value_since_the_last():
+    run = RunState("", 1)
+    for value in [0.5, 0.9, 0.2, 0.1, 0.3, 0.2]:
+        run.record_step(600, 1, 10, 20.0, 0.1, {"max_modulus": value})
+    assert [point["max_modulus"] for point in run.curve] == [0.9, 0.3]
+
+
 def test_training_learns(make_cell, train):
     """The corpus is a counter with steps 0, 1, 2: log2(3) = 1.58 bits a token once learned, 5 by guessing."""
     metrics = train(make_cell("harmonic", budget=40960, tokens_per_step=256, lr=0.02))

@@ -1,4 +1,4 @@
-"""Learning-rate sweeps, then every cell: train and evaluate."""
+"""Learning-rate sweeps, then every cell: train and evaluate; then one file an experiment."""
 
 
 rule train:
@@ -15,7 +15,7 @@ rule train:
     conda:
         "../../envs/train.yaml"
     resources:
-        gpu=cell_gpu,
+        gpu=GPUS,
         mem_mb=cell_memory,
         runtime=cell_runtime,
     params:
@@ -43,7 +43,7 @@ rule trial:
     conda:
         "../../envs/train.yaml"
     resources:
-        gpu=trial_gpu,
+        gpu=GPUS,
         mem_mb=trial_memory,
         runtime=trial_runtime,
     params:
@@ -72,3 +72,22 @@ rule choose_rate:
         sources=stage_sources("choose_rate"),
     shell:
         "overtone choose-rate --trials {input} --out {output} 2> {log}"
+
+
+rule gather:
+    input:
+        study=ancient(f"{RESULTS}/study.json"),
+        cells=experiment_metrics,
+    output:
+        f"{RESULTS}/experiments/{{experiment}}.json",
+    log:
+        f"{RESULTS}/logs/gather/{{experiment}}.log",
+    benchmark:
+        f"{RESULTS}/logs/gather/{{experiment}}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    params:
+        results=results_of,
+        sources=stage_sources("gather"),
+    shell:
+        "overtone gather {wildcards.experiment} --study {input.study} --results {params.results:q} --out {output} 2> {log}"

@@ -1,5 +1,6 @@
 """The study, its paths and the functions that rules share. Nothing here runs a stage."""
 
+import inspect
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ if str(BASE / "src") not in sys.path:
 
 from overtone.errors import UserError
 from overtone.files import canonical_json, digest_json
-from overtone.study.cells import COORDINATES, rate_owner
+from overtone.study.cells import COORDINATES, rate_owner, transplant_bases
 from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
 from overtone.study.config import load_config
 from overtone.study.load import corpus_registry, used_tokens
@@ -79,6 +80,7 @@ wildcard_constraints:
     transplant=one_of([*STUDY.transplants]),
     variant=one_of([name for item in STUDY.transplants.values() for name in item["variants"]]),
     phase="1|2",
+    experiment=one_of(STUDY.experiments),
     audit=one_of(AUDITS),
     table=one_of(EXHIBITS),
     figure=one_of(FIGURES),
@@ -118,11 +120,18 @@ def trial_of(wildcards):
     return TRIALS[key]
 
 
+def kept_signature(function):
+    """Work a function's signature out once: Snakemake asks three times for each function of each job, a tenth of a large plan."""
+    function.__signature__ = inspect.signature(function)
+    return function
+
+
 def parent(path, name):
     """The part of a path before the folder `name`, so that paths follow a module's prefix."""
     return str(path).rsplit(f"/{name}/", 1)[0]
 
 
+@kept_signature
 def state_of(wildcards, output):
     """Where a job's checkpoints lie: RESULTS/state, undeclared."""
     for folder in ("cells", "lr_sweep", "transplants"):
@@ -130,21 +139,25 @@ def state_of(wildcards, output):
             return f"{parent(output[0], folder)}/state"
 
 
+@kept_signature
 def tokens_folder(wildcards, input):
     """The folder of the token files a cell reads."""
     return str(Path(input.tokens[0]).parent)
 
 
+@kept_signature
 def rate_option(wildcards, input):
     """`--rate-file FILE` where the cell's rate comes from a sweep."""
     return f"--rate-file {shlex.quote(str(input.rate[0]))}" if len(input.rate) else ""
 
 
+@kept_signature
 def cell_json(wildcards):
     """The cell's whole configuration: changing it is what makes the cell run again."""
     return canonical_json(cell_of(wildcards).config())
 
 
+@kept_signature
 def trial_json(wildcards):
     """The same for a trial."""
     return canonical_json(trial_of(wildcards).config())
@@ -152,7 +165,7 @@ def trial_json(wildcards):
 
 def resource(name, cell, attempt):
     """One resource of a training job, from its cell; memory and time grow with each attempt."""
-    return cell_resources(STUDY, cell)[name] * (1 if name == "gpu" else attempt)
+    return cell_resources(STUDY, cell)[name] * attempt
 
 
 def folder_of(wildcards, output):
@@ -165,4 +178,5 @@ def results_of(wildcards, input):
     return str(Path(input.study).parent)
 
 
+GPUS = STUDY.data["gpus_per_cell"] if STUDY.data["device"] == "cuda" else 0  # of a training job
 EXCLUSIVE = workflow.cores or 1  # a benchmark has the machine to itself

@@ -30,7 +30,7 @@ rule preflight:
     conda:
         "../../envs/train.yaml"
     resources:
-        gpu=STUDY.data["gpus_per_cell"] if STUDY.data["device"] == "cuda" else 0,
+        gpu=GPUS,
     shell:
         "overtone preflight --study {input.study} --out {output} 2> {log}"
 

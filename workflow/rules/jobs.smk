@@ -16,56 +16,55 @@ def tokenizer_spec(wildcards):
 # cells.smk
 
 
+@kept_signature
 def cell_tokens(wildcards):
     """Token sidecars of a cell."""
     return tokens_of(cell_of(wildcards))
 
 
+@kept_signature
 def trial_tokens(wildcards):
     """Token sidecars of a trial."""
     return tokens_of(trial_of(wildcards))
 
 
+@kept_signature
 def cell_rate(wildcards):
     """The chosen rate of a cell, where there is a sweep."""
     return rate_of(cell_of(wildcards))
 
 
+@kept_signature
 def cell_sources(wildcards):
     """Digest of the sources that decide a cell's result."""
     return train_sources(cell_of(wildcards))
 
 
+@kept_signature
 def trial_sources(wildcards):
     """The same for a trial."""
     return train_sources(trial_of(wildcards))
 
 
-def cell_gpu(wildcards):
-    """GPUs of a cell."""
-    return resource("gpu", cell_of(wildcards), 1)
-
-
+@kept_signature
 def cell_memory(wildcards, attempt):
     """Megabytes of a cell."""
     return resource("mem_mb", cell_of(wildcards), attempt)
 
 
+@kept_signature
 def cell_runtime(wildcards, attempt):
     """Minutes of a cell."""
     return resource("runtime", cell_of(wildcards), attempt)
 
 
-def trial_gpu(wildcards):
-    """GPUs of a trial."""
-    return resource("gpu", trial_of(wildcards), 1)
-
-
+@kept_signature
 def trial_memory(wildcards, attempt):
     """Megabytes of a trial."""
     return resource("mem_mb", trial_of(wildcards), attempt)
 
 
+@kept_signature
 def trial_runtime(wildcards, attempt):
     """Minutes of a trial."""
     return resource("runtime", trial_of(wildcards), attempt)
@@ -75,6 +74,21 @@ def trials_of(wildcards):
     """All trials of one architecture's sweep."""
     start = f"{wildcards.protocol}/{wildcards.architecture}/"
     return [f"{RESULTS}/lr_sweep/{key}/metrics.json" for key in sorted(TRIALS) if key.startswith(start)]
+
+
+def experiment_metrics(wildcards):
+    """Metrics of every cell of an experiment."""
+    return metrics_of(experiment_cells(STUDY, wildcards.experiment))
+
+
+def gathered(names):
+    """What stands for the cells of these experiments, of those that the study has."""
+    return [f"{RESULTS}/experiments/{name}.json" for name in names if name in STUDY.experiments]
+
+
+def every_cell():
+    """What stands for every cell of the study: its experiments, and the bases of transplants."""
+    return gathered(STUDY.experiments) + metrics_of(transplant_bases(STUDY))
 
 
 # transplant.smk
@@ -146,7 +160,7 @@ def diagnosed(wildcards):
 
 def audit_inputs(wildcards):
     """Everything an audit looks at: all cells, and transplants, sweeps or benchmarks where it reads those."""
-    files = metrics_of(CELLS.values())
+    files = every_cell()
     if wildcards.audit in ("causality", "entropy"):
         files += [path for name in sorted(STUDY.transplants) for path in phases_of(name)]
     if wildcards.audit == "baseline":
@@ -172,8 +186,7 @@ def audit_settings(wildcards):
 def table_inputs(wildcards):
     """What a table is computed from, as overtone.study.exhibits says."""
     item = exhibit(wildcards.table)
-    names = list(STUDY.experiments) if item.experiments == ("*",) else item.experiments
-    files = metrics_of({cell.key: cell for name in names for cell in experiment_cells(STUDY, name)}.values())
+    files = every_cell() if item.experiments == ("*",) else gathered(item.experiments)
     files += [f"{RESULTS}/benchmarks/{name}.json" for name in item.benchmarks]
     files += [f"{RESULTS}/audits/{name}.json" for name in item.audits]
     if item.transplants:

@@ -57,7 +57,7 @@ rule figure:
 rule claims:
     input:
         study=f"{RESULTS}/study.json",
-        cells=metrics_of(CELLS.values()),
+        cells=every_cell(),
         benchmarks=[f"{RESULTS}/benchmarks/{name}.json" for name in BENCHMARKS],
         audits=[f"{RESULTS}/audits/{name}.json" for name in AUDITS],
         diagnostics=f"{RESULTS}/diagnostics/resonator.json",

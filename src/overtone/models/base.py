@@ -134,6 +134,10 @@ class LanguageModel(nn.Module, ABC):
         """What the model says of itself as plain numbers, e.g. its time constants."""
         return {}
 
+    def watched(self) -> dict[str, float]:
+        """Numbers that must stay below a bound at every step of training: the curve keeps the largest value of each."""
+        return {}
+
     def state_place(self, device: Any, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:
         """Device and dtype of a new state: the weights' where they are not given."""
         weight = cast(Tensor, self.embedding.weight)

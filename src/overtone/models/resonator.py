@@ -108,11 +108,14 @@ class ResonantMixer(nn.Module):
         else:
             self.register_parameter(name, nn.Parameter(value))
 
+    def alpha(self) -> Tensor:
+        """Decay rates (H,) a token, in float32 or wider, positive whatever the parameter is."""
+        raw = cast(Tensor, self.raw_alpha)
+        return math.log(2) / LONGEST_HALF_LIFE + F.softplus(raw.to(torch.promote_types(raw.dtype, torch.float32)))
+
     def kernels(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(alpha, omega, phi, g), each (H,); g = 1 / sqrt(sum_t k[t]^2)."""
-        raw = cast(Tensor, self.raw_alpha)
-        raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
-        alpha = math.log(2) / LONGEST_HALF_LIFE + F.softplus(raw)
+        alpha = self.alpha()
         omega = torch.zeros_like(alpha) if self.pure_decay else cast(Tensor, self.omega).to(alpha.dtype)
         phi = torch.zeros_like(alpha) if self.pure_decay else cast(Tensor, self.phi).to(alpha.dtype)
         return alpha, omega, phi, kernel_energy(alpha, omega, phi).clamp_min(1e-6).rsqrt().to(alpha.dtype)
@@ -239,6 +242,11 @@ class Resonator(LanguageModel):
         d, c = self.hidden, self.config
         coupling = 2 * d * c.heads if c.head_coupling else 0
         return len(self.blocks) * (10 * d + coupling + (2 * LOCAL_WIDTH * d if c.local_path else 0))
+
+    @torch.no_grad()
+    def watched(self) -> dict[str, float]:
+        """The largest |lambda| = exp(-alpha) of all heads: from 1 on a head would grow without end."""
+        return {"max_modulus": max(torch.exp(-cast(ResonatorBlock, block).mixer.alpha()).max().item() for block in self.blocks)}
 
     def diagnostics(self) -> dict[str, Any]:
         """Half-lives (tokens) and frequencies of every layer's heads, and the largest |lambda| = exp(-alpha)."""

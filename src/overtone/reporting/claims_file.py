@@ -91,7 +91,6 @@ def load_reported(path: Path | None = None) -> Mapping[str, Any]:
 
 def load_claims(papers: Sequence[str], root: Path | None = None) -> list[Claim]:
     """The claims of the papers in the order of their files; ids are unique over all."""
-    load_quantities()
     claims = [claim for paper in papers for claim in parse_claims(_paper(paper, root), f"{paper}/claims.yaml")]
     ids = [claim.id for claim in claims]
     twice = sorted({name for name in ids if ids.count(name) > 1})
@@ -111,6 +110,7 @@ def _paper(paper: str, root: Path | None) -> Any:
 
 def parse_claims(content: Any, where: str, reported: Mapping[str, Any] | None = None) -> list[Claim]:
     """Check the content of a claim file."""
+    load_quantities()
     data = check("claims", content, where)
     numbers = load_reported() if reported is None else reported
     return [_claim(data["paper"], entry, f"{where}: {entry['id']}", numbers) for entry in data["claims"]]

@@ -52,7 +52,7 @@ class Cell:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides the result, as plain JSON."""
-        fields = dataclasses.asdict(self)
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return fields | {"options": json.loads(self.options), "training": json.loads(self.training)}
 
     @property

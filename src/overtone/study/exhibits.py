@@ -57,6 +57,7 @@ _ALL = (
     Exhibit("impulse_responses", "resonatorlm", "Impulse response of every head against its formula", diagnostics=True),
     Exhibit("half_lives", "resonatorlm", "Half-lives before and after training", diagnostics=True),
     Exhibit("spectrum", "resonatorlm", "Spectrum of every kernel", diagnostics=True),
+    Exhibit("energy", "resonatorlm", "Energy of white input through every head, and the slowest head at every step", diagnostics=True),
     Exhibit("causality", "resonatorlm", "Causality of every checkpoint and of the leaky control", audits=("causality", "entropy")),
     Exhibit("zoo", "both", "Every architecture under both protocols", ("*",)),
     Exhibit("claims", "both", "The verdict on every claim", claims=True),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -15,10 +14,11 @@ import yaml
 
 from overtone.errors import UserError, unknown_name
 from overtone.study.cells import Experiment, experiment_cells, sweep_trials, transplant_bases
-from overtone.study.schema import check
+from overtone.study.schema import check, schema
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT_IN = ("harmonic", "llama", "mamba", "resonator", "transformer")
+_PROTOCOL = ("properties", "protocols", "additionalProperties")  # where the schema describes one
 _LISTS = ("corpora", "tokenizers", "architectures", "sizes", "lengths", "seeds")
 
 
@@ -67,23 +67,38 @@ def load_study(source: str | Path, edits: Mapping[str, Any] | None = None, root:
             raise unknown_name("config key 'study'", str(source), study_names(root))
     if not path.is_file():
         raise UserError(f"study file {path}: not found. Give the name of a study ({', '.join(study_names(root))}) or a file.")
+    data = _read(path)
+    return resolve_study(data, edits, where=path.name)
+
+
+def _read(path: Path) -> Any:
+    """A JSON or YAML file; one that is neither is a UserError."""
     try:
         text = path.read_text(encoding="utf-8")
         # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader.
-        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
-        raise UserError(f"study file {path}: not valid {kind} ({' '.join(str(error).split())}).") from None
-    return resolve_study(data, edits, where=path.name)
+        raise UserError(f"{path}: not valid {kind} ({' '.join(str(error).split())}).") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key stands twice: of two architectures of one name the first would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is given twice, keep one", key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str = "study") -> Study:
     """Merge, fill in defaults, validate and check every name that the study refers to."""
-    merged = _merge(copy.deepcopy(data), edits or {}) if isinstance(data, dict) else data
+    merged = _merge(_plain(data), _plain(edits or {})) if isinstance(data, dict) else data
     resolved = check("study", merged, where)
-    for kind in ("tokenizers", "architectures", "sizes"):
-        for key, value in resolved[kind].items():
-            resolved[kind][key] = value or {}
     experiments = {
         name: Experiment(name, item["protocol"], *(tuple(item[key]) for key in _LISTS))
         for name, item in sorted(resolved["experiments"].items())
@@ -109,22 +124,13 @@ def model_names() -> list[str]:
 
 
 def _check_names(study: Study, where: str) -> None:
-    models = model_names()
-    for name, item in study.architectures.items():
-        if item["model"] not in models:
-            raise unknown_name(f"{where}: architectures.{name}.model", item["model"], models)
-        if item.get("rate_of", name) not in study.architectures:
-            raise unknown_name(f"{where}: architectures.{name}.rate_of", item["rate_of"], study.architectures)
-    for name, rules in study.protocols.items():
-        if (rules["lr"] == "swept") != (name in study.lr_sweep):
-            raise UserError(f"{where}: protocols.{name}.lr: {rules['lr']!r}, but lr_sweep has {sorted(study.lr_sweep) or 'no protocol'}. "
-                            "Write lr: swept and an entry lr_sweep." + name + ", or a number and none.")
-        for architecture, reference in rules["match"].items():
-            if reference not in models:
-                raise unknown_name(f"{where}: protocols.{name}.match.{architecture}", reference, models)
+    _check_models(study, where)
+    for name in study.transplants:
+        _check_transplant(study, name, where)
+    for name in study.protocols:
+        _check_protocol(study, name, where)
     for protocol in study.lr_sweep:
-        if protocol not in study.protocols:
-            raise unknown_name(f"{where}: lr_sweep: protocol", protocol, study.protocols)
+        _known(protocol, study.protocols, f"{where}: lr_sweep: protocol")
         list(sweep_trials(study, protocol))
     for name in study.experiments:
         for cell in experiment_cells(study, name):
@@ -134,14 +140,55 @@ def _check_names(study: Study, where: str) -> None:
                     f"{where}: protocols.{cell.protocol}.tokens_per_step: {training['tokens_per_step']} is not a multiple of the length "
                     f"{cell.length} of experiment {name}. Choose a multiple, or set it under per_length.{cell.length}."
                 )
-    for name, item in study.transplants.items():
-        check("transplant", item, f"{where}: transplants.{name}")
     transplant_bases(study)
+
+
+def _known(name: str, known: Iterable[str], place: str) -> None:
+    if name not in known:
+        raise unknown_name(place, name, known)
+
+
+def _check_models(study: Study, where: str) -> None:
+    models = model_names()
+    for name, item in study.architectures.items():
+        _known(item["model"], models, f"{where}: architectures.{name}.model")
+        _known(item.get("rate_of", name), study.architectures, f"{where}: architectures.{name}.rate_of")
+    for name, item in study.sizes.items():
+        for architecture in item["per_architecture"]:
+            _known(architecture, study.architectures, f"{where}: sizes.{name}.per_architecture")
+
+
+def _check_transplant(study: Study, name: str, where: str) -> None:
+    place = f"{where}: transplants.{name}"
+    item = check("transplant", study.transplants[name], place)
+    evaluation = item["evaluation"]
+    passages = (evaluation["lambada"] or {}).get("corpus")
+    for corpus in (item["corpus"], *evaluation["corpora"], *([passages] if passages else [])):
+        _known(corpus, study.corpora, f"{place}: corpus")
+
+
+def _check_protocol(study: Study, name: str, where: str) -> None:
+    rules, place = study.protocols[name], f"{where}: protocols.{name}"
+    if (rules["lr"] == "swept") != (name in study.lr_sweep):
+        raise UserError(f"{place}.lr: {rules['lr']!r}, but lr_sweep has {sorted(study.lr_sweep) or 'no protocol'}. "
+                        f"Write lr: swept and an entry lr_sweep.{name}, or a number and none.")
+    for architecture in rules["lr"] if isinstance(rules["lr"], dict) else ():
+        _known(architecture, study.architectures, f"{place}.lr")
+    for architecture, reference in rules["match"].items():
+        _known(architecture, study.architectures, f"{place}.match")
+        _known(reference, model_names(), f"{place}.match.{architecture}")
+    allowed = set(schema("study", *_PROTOCOL)["properties"]) - {"per_length", "match"}
+    for length, changes in rules["per_length"].items():
+        if not length.isdigit():
+            raise UserError(f"{place}.per_length: {length!r} found, a length in tokens expected, such as 32768.")
+        for key in changes:
+            _known(key, allowed, f"{place}.per_length.{length}: key")
+        check("study", {**rules, **changes}, f"{place}.per_length.{length}", _PROTOCOL)
 
 
 @cache
 def _corpora(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = _read(path)
     return loaded
 
 
@@ -155,8 +202,15 @@ def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping) and isinstance(base.get(key), dict):
             _merge(base[key], value)
         else:
-            base[key] = json.loads(json.dumps(value))
+            base[key] = value
     return base
+
+
+def _plain(value: Any) -> Any:
+    """A copy as JSON would give it back: YAML reads the key of `per_length: {512: ...}` as a number."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def used_tokens(study: Study, transplant: str) -> list[str]:

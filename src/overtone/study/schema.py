@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,27 +17,29 @@ SCHEMAS = Path(__file__).resolve().parents[3] / "workflow" / "schemas"
 
 
 @cache
-def schema(name: str) -> dict[str, Any]:
-    """The schema workflow/schemas/NAME.schema.json."""
+def schema(name: str, *part: str) -> dict[str, Any]:
+    """The schema workflow/schemas/NAME.schema.json, or the part of it under these keys."""
     loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    for key in part:
+        loaded = loaded[key]
     return loaded
 
 
 @cache
-def _validator(name: str) -> Any:
-    definition = schema(name)
+def _validator(name: str, *part: str) -> Any:
+    definition = schema(name, *part)
     jsonschema.Draft202012Validator.check_schema(definition)
     return jsonschema.Draft202012Validator(definition)
 
 
-def check(name: str, value: Any, where: str) -> Any:
-    """Validate `value` against schema NAME; returns a copy with the schema's defaults filled in.
+def check(name: str, value: Any, where: str, part: Sequence[str] = ()) -> Any:
+    """Validate `value` against schema NAME (or a part of it that needs no other); returns a copy with the defaults filled in.
 
     Raises UserError with the first problem: `where: key: found; allowed; nearest valid name`.
     """
     filled = copy.deepcopy(value)
-    _fill(schema(name), filled, schema(name))
-    problems = sorted(_validator(name).iter_errors(filled), key=lambda problem: [str(part) for part in problem.absolute_path])
+    _fill(schema(name, *part), filled, schema(name))
+    problems = sorted(_validator(name, *part).iter_errors(filled), key=lambda problem: [str(part) for part in problem.absolute_path])
     if problems:
         raise _explain(problems[0], where)
     return filled
@@ -92,7 +95,9 @@ def _explain(problem: Any, where: str) -> UserError:
     if rule == "type":
         return UserError(f"{place}: found {found}, expected {problem.validator_value}.")
     limits = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than", "exclusiveMaximum": "less than",
-              "minItems": "this many items or more:", "pattern": "a value of the form"}
+              "minItems": "this many items or more:", "minProperties": "this many entries or more:", "pattern": "a value of the form"}
+    if rule == "uniqueItems":
+        return UserError(f"{place}: found {found}, expected each item once.")
     if rule in limits:
         return UserError(f"{place}: found {found}, expected {limits[rule]} {problem.validator_value}.")
     return UserError(f"{place}: {problem.message}.")

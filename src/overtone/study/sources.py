@@ -29,6 +29,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "tokenizer": ("corpora/tokenizers", "corpora/documents.py"),
     "tokenize": ("corpora/tokenize.py", "corpora/tokenizers", "corpora/documents.py"),
     "choose_rate": ("training/sweep.py",),
+    "gather": ("study/outcome.py",),
     "transplant": ("transplant", *_SCAN),
     "bench": ("benchmarks",),
     "diagnose": ("benchmarks/resonator.py",),

@@ -132,7 +132,7 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.run.chain = consume(self.run.chain, starts)
-        self.run.record_step(self.plan.steps, len(starts), tokens, nats, rate)
+        self.run.record_step(self.plan.steps, len(starts), tokens, nats, rate, self.model.watched())
         self.on_step(self.run, nats / tokens)
 
     def gradients(self, starts: np.ndarray, tokens: int) -> torch.Tensor:

@@ -23,6 +23,7 @@ class RunState:
     validation_curve: list[dict[str, Any]] = field(default_factory=list)
     pending_nats: float = 0.0  # summed loss since the last point of the curve
     pending_tokens: int = 0
+    pending_largest: dict[str, float] = field(default_factory=dict)  # of `LanguageModel.watched`, since then
     train_s: float = 0.0  # measured over the whole run, resumed parts included
     timed_s: float = 0.0  # the same without each process's first step
     timed_tokens: int = 0
@@ -33,15 +34,17 @@ class RunState:
         """As plain JSON."""
         return dict(vars(self))
 
-    def record_step(self, steps: int, windows: int, tokens: int, nats: float, rate: float) -> None:
-        """Count one step; the curve gets a point, the mean loss since the last, every ceil(steps / CURVE_POINTS)."""
+    def record_step(self, steps: int, windows: int, tokens: int, nats: float, rate: float, watched: dict[str, float]) -> None:
+        """Count one step; every ceil(steps / CURVE_POINTS) the curve gets a point: mean loss and largest `watched` since the last."""
         self.step += 1
         self.windows += windows
         self.tokens += tokens
         self.pending_nats += nats
         self.pending_tokens += tokens
+        for name, value in watched.items():
+            self.pending_largest[name] = max(value, self.pending_largest.get(name, value))
         every = -(-steps // CURVE_POINTS)
         if self.step % every == 0 or self.step == steps:
             bpt = self.pending_nats / self.pending_tokens / LN2
-            self.curve.append({"step": self.step, "tokens": self.tokens, "train_bpt": bpt, "lr": rate})
-            self.pending_nats, self.pending_tokens = 0.0, 0
+            self.curve.append({"step": self.step, "tokens": self.tokens, "train_bpt": bpt, "lr": rate} | self.pending_largest)
+            self.pending_nats, self.pending_tokens, self.pending_largest = 0.0, 0, {}

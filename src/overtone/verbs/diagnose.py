@@ -66,7 +66,7 @@ def diagnose(cell: Cell, metrics: Mapping[str, Any], results: Path, tokens: int)
     energy = {
         "heads": resonator.energy_rows(model),
         "max_modulus": {"before": before["max_modulus"], "after": after["max_modulus"]},
-        "curve": [{"step": point["step"], "max_modulus": point["max_modulus"]} for point in metrics["curve"] if "max_modulus" in point],
+        "curve": [{"step": point["step"], "max_modulus": point["max_modulus"]} for point in metrics["curve"]],
     }
     impulse, spectrum = resonator.impulse_rows(model), resonator.spectrum_rows(model)
     causality = audit_causality(own_subject(cell.key, model))

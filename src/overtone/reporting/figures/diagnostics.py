@@ -1,4 +1,4 @@
-"""impulse_responses, half_lives, spectrum: small multiples, a panel a head."""
+"""impulse_responses, spectrum: small multiples, a panel a head. half_lives, energy: all heads together."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from overtone.reporting import formats, style
 from overtone.reporting.figures.data import need, unique
 
+SHADES = [style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PURPLE, style.SKY]  # of layers
 LAYERS, HEADS = 4, 8  # panels at most; of more layers or heads evenly spaced ones are drawn
 
 
@@ -87,10 +88,9 @@ def draw_half_lives(name: str, data: pd.DataFrame) -> Figure:
     need(data, ["when", "layer", "head", "half_life_tokens", "bpt_off", "bpt_on"], name)
     drawn, axes = style.figure(columns=2, height=3.1)
     layers = sorted(unique(data, "layer"))
-    shades = [style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PURPLE, style.SKY]
     off = []
     for index, layer in enumerate(layers):
-        color = shades[index % len(shades)]
+        color = SHADES[index % len(SHADES)]
         rows = data[data["layer"] == layer]
         before, after = (rows[rows["when"] == when].set_index("head") for when in ("before", "after"))
         shared = before.index.intersection(after.index)
@@ -115,7 +115,38 @@ def draw_half_lives(name: str, data: pd.DataFrame) -> Figure:
         style.zero_line(axes[1])
     else:
         style.note(axes[1], "not measured")
-    handles = [Line2D([], [], color=shades[index % len(shades)], marker="o", markersize=4, label=f"layer {layer}")
+    handles = [Line2D([], [], color=SHADES[index % len(SHADES)], marker="o", markersize=4, label=f"layer {layer}")
                for index, layer in enumerate(layers)]
     style.legend(drawn, [*handles, Line2D([], [], color=style.LIGHT, linewidth=6, label="published range, 2 to 2048")], columns=5)
+    return drawn
+
+
+def draw_energy(name: str, data: pd.DataFrame) -> Figure:
+    """Left: variance out over in of every head, with two standard errors. Right: the longest half-life at every step of training."""
+    need(data, ["layer", "head", "step", "white", "error", "modulus"], name)
+    drawn, axes = style.figure(columns=2, height=3.1)
+    heads, steps = data[data["layer"].notna()], data[data["step"].notna()].sort_values("step")
+    handles = []
+    layers = sorted(unique(heads, "layer"))
+    for index, layer in enumerate(layers):
+        rows, color = heads[heads["layer"] == layer], SHADES[index % len(SHADES)]
+        axes[0].errorbar(rows["head"] + 0.12 * (index - (len(layers) - 1) / 2), rows["white"], yerr=2 * rows["error"], color=color,
+                         marker="o", markersize=4, linestyle="none", linewidth=0.9)
+        handles.append(Line2D([], [], color=color, marker="o", markersize=4, linestyle="none", label=f"layer {layer:.0f}"))
+    axes[0].axhline(1, color=style.GREY, linewidth=0.8, zorder=0)
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_xlabel("Head")
+    axes[0].set_ylabel("Variance out / in")
+    axes[0].set_title("White input keeps its variance")
+    axes[1].set_title("Slowest head at every step")
+    axes[1].set_ylabel("1 − |λ|, largest |λ| of all heads")
+    axes[1].set_xlabel("Training step")
+    if len(steps):
+        axes[1].plot(steps["step"], 1 - steps["modulus"], color=style.PURPLE, linewidth=1.2)
+        axes[1].set_yscale("log")
+        if (steps["modulus"] >= 1).any():
+            style.note(axes[1], "a head grows: |λ| reaches 1")
+    else:
+        style.note(axes[1], "not recorded")
+    style.legend(drawn, handles, columns=5)
     return drawn

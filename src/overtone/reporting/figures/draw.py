@@ -37,6 +37,7 @@ DRAWERS = {
     "impulse_responses": ("diagnostics", "draw_impulse"),
     "half_lives": ("diagnostics", "draw_half_lives"),
     "spectrum": ("diagnostics", "draw_spectrum"),
+    "energy": ("diagnostics", "draw_energy"),
     "causality": ("causality", "draw"),
     "zoo": ("zoo", "draw"),
     "claims": ("claims", "draw"),

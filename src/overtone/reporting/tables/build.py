@@ -35,6 +35,7 @@ BUILDERS = {
     "impulse_responses": ("diagnostics", "build_impulse"),
     "half_lives": ("diagnostics", "build_half_lives"),
     "spectrum": ("diagnostics", "build_spectrum"),
+    "energy": ("diagnostics", "build_energy"),
     "causality": ("audits", "build"),
     "zoo": ("zoo", "build"),
     "audits": ("audits", "build"),

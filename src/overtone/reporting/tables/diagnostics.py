@@ -1,4 +1,4 @@
-"""impulse_responses, half_lives, spectrum: what the oscillators of a trained ResonatorLM do."""
+"""impulse_responses, half_lives, spectrum, energy: what the oscillators of a trained ResonatorLM do."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from overtone.reporting.tables.table import Table, not_measured
 
 IMPULSE_COLUMNS = ["layer", "head", "t", "model", "formula"]
 HALF_LIFE_COLUMNS = ["when", "layer", "head", "half_life_tokens", "bpt_off", "bpt_on"]
+ENERGY_COLUMNS = ["layer", "head", "step", "white", "error", "modulus"]
 SPECTRUM_COLUMNS = ["layer", "head", "omega", "period_tokens", "magnitude", "peak_omega"]
 
 
@@ -113,3 +114,30 @@ def build_spectrum(name: str, results: Results) -> Table:
         f"Magnitude by frequency, and the resonance of each head; {_about(found)}.",
         ["A dash as period: the head is a low-pass without an oscillation."],
     )
+
+
+def build_energy(name: str, results: Results) -> Table:
+    """CSV: a row a head (variance out over in, standard error, |lambda|) and a row a point of training (largest |lambda|)."""
+    found = results.diagnostics()
+    if not found or not found["energy"].get("heads"):
+        return not_measured(_needs(results), ENERGY_COLUMNS)
+    heads = pd.DataFrame([
+        {"layer": row["layer"], "head": row["head"], "white": row["white"], "modulus": row["modulus"],
+         "error": row["white"] * math.sqrt(2 / row["samples"])} for row in found["energy"]["heads"]])
+    steps = pd.DataFrame([{"step": point["step"], "modulus": point["max_modulus"]} for point in found["energy"]["curve"]])
+    shown = [
+        [f"{layer}", f"{len(part)}", f"{part['white'].min():.3f} to {part['white'].max():.3f}", f"{part['error'].max():.3f}",
+         _tokens(part["modulus"].max())] for layer, part in heads.groupby("layer")]
+    largest = max(steps["modulus"].max() if len(steps) else 0.0, heads["modulus"].max())
+    return Table(
+        pd.concat([heads, steps], ignore_index=True).reindex(columns=ENERGY_COLUMNS),
+        ["Layer", "Heads", "Variance of white input, out / in", "Standard error", "Slowest head: half-life, tokens"], shown,
+        f"White noise through every head alone, at the last of 16,384 tokens; {_about(found)}.",
+        [f"Largest |λ| of any head at any of {int(steps['step'].max()) if len(steps) else 0} training steps: 1 − {1 - largest:.2g}"
+         f" (half-life {_tokens(largest)} tokens). {'No head grows.' if largest < 1 else 'A head grows: this model is unstable.'}"],
+    )
+
+
+def _tokens(modulus: float) -> str:
+    """The half-life of |lambda|, in tokens."""
+    return formats.significant(math.log(2) / -math.log(modulus)) if 0 < modulus < 1 else "∞"
