@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import yaml
 
 from overtone.errors import UserError
 from overtone.files import write_json
-from overtone.study import Cell, experiment_cells, load_study, study_cells, sweep_trials
+from overtone.study import Cell, experiment_cells, load_study, resolve_study, study_cells, sweep_trials
 from overtone.study.cells import rate_owner
+from overtone.study.load import workflow_root
 
 STUDIES = ["smoke", "mini", "paper"]
 
@@ -117,3 +119,49 @@ def test_a_resolved_study_keeps_its_numbers(tmp_path):
     study = load_study("smoke", {"protocols": {"resonator": {"lr": 1e-05}}})
     write_json(tmp_path / "study.json", study.data)
     assert load_study(tmp_path / "study.json").data == study.data
+
+
+def _set(data, path, value):
+    *parents, last = path.split(".")
+    for key in parents:
+        data = data[key]
+    data[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("protocols.harmonic.match", {"harmonik": "llama"}, "protocols.harmonic.match: 'harmonik' is not known. Did you mean 'harmonic'"),
+        ("protocols.transplant.lr", {"lama": 0.1}, "protocols.transplant.lr: 'lama' is not known. Did you mean 'llama'"),
+        ("protocols.harmonic.per_length", {"512": {"bugdet": 5}}, "per_length.512: key: 'bugdet' is not known. Did you mean 'budget'"),
+        ("protocols.harmonic.per_length", {"512": {"budget": -5}}, "per_length.512: budget: found -5, expected at least 1"),
+        ("protocols.harmonic.per_length", {"long": {}}, "per_length: 'long' found, a length in tokens expected"),
+        ("sizes.d32.per_architecture", {"harmonik": {}}, "sizes.d32.per_architecture: 'harmonik' is not known"),
+        ("sizes", {256: {"hidden": 256}}, "size: 'd32' is not known. Allowed: 256"),
+        ("experiments.crossover.corpora", ["enwik"], "corpus: 'enwik' is not known. Did you mean 'enwik8'"),
+        ("experiments.crossover.lengths", [128, 128], r"lengths: found \[128, 128\], expected each item once"),
+        ("transplants", {"t": {"base": {"kind": "cell"}, "corpus": "x", "variants": {"a": {}}}}, "key 'architecture' is missing"),
+        ("transplants.tiny.corpus", "enwik8", "transplants.tiny: corpus: 'enwik8' is not known. Did you mean 'enwiki-mini'"),
+    ],
+)
+def test_a_mistake_in_a_study_is_one_line_that_names_it(path, value, told):
+    data = yaml.safe_load((workflow_root() / "workflow" / "studies" / "smoke.yaml").read_text())
+    _set(data, path, value)
+    with pytest.raises(UserError, match=told) as caught:
+        resolve_study(data, where="mine.yaml")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(("mine.yaml: ", "smoke: "))
+
+
+def test_a_length_may_be_written_as_yaml_reads_it():
+    study = load_study("smoke", {"protocols": {"harmonic": {"per_length": {512: {"budget": 512}}}}})
+    budgets = {cell.length: cell.config()["training"]["budget"] for cell in experiment_cells(study, "crossover")}
+    assert budgets[512] == 512
+    assert set(budgets.values()) != {512}
+
+
+def test_a_name_given_twice_is_refused(tmp_path):
+    text = (workflow_root() / "workflow" / "studies" / "smoke.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("\narchitectures:\n", "\narchitectures:\n  llama: {model: harmonic}\n"))
+    with pytest.raises(UserError, match="the key 'llama' is given twice, keep one"):
+        load_study(tmp_path / "mine.yaml")

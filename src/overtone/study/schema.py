@@ -95,7 +95,9 @@ def _explain(problem: Any, where: str) -> UserError:
     if rule == "type":
         return UserError(f"{place}: found {found}, expected {problem.validator_value}.")
     limits = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than", "exclusiveMaximum": "less than",
-              "minItems": "this many items or more:", "minProperties": "this many entries or more:", "pattern": "a value of the form"}
+              "pattern": "a value of the form"}
+    if rule in ("minItems", "minProperties"):
+        return UserError(f"{place}: found {found}, expected at least {problem.validator_value} of them.")
     if rule == "uniqueItems":
         return UserError(f"{place}: found {found}, expected each item once.")
     if rule in limits:
