@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 
 import pytest
-from checkout import ROOT
+from checkout import ROOT, Ran
+
+from overtone.study import EXHIBITS, experiment_cells, load_study, study_cells
 
 pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the study
 
@@ -33,9 +37,27 @@ def test_the_paper_study_plans_its_whole_grid(fresh):
     assert set(jobs) == ALL_RULES
 
 
+def test_a_large_study_plans_every_cell_once_and_names_it_once_an_experiment(fresh):
+    """A thousand cells. Edges grow with cells, not with cells times tables: what an experiment measured is one file."""
+    edit = {"experiments": {"crossover": {"seeds": list(range(1, 91))}}}
+    text = fresh.snakemake("--dry-run", "--quiet", "host", "--config", f"edit={json.dumps(edit)}").text
+    study = load_study("mini", edit)
+    cells, names = study_cells(study), list(study.experiments)
+    assert len(cells) > 1000
+    trained = re.findall(r"^    output: results/mini/cells/(.*)/metrics.json$", text, re.M)
+    assert sorted(trained) == [cell.key for cell in cells]
+    jobs = Ran(0, text).jobs
+    assert set(jobs) == ALL_RULES
+    assert (jobs["train"], jobs["gather"], jobs["table"]) == (len(cells), len(names), len(EXHIBITS))
+    named = Counter(re.findall(r"results/mini/cells/(\S+)/metrics.json", "\n".join(re.findall(r"^    input: .*$", text, re.M))))
+    expected = Counter(cell.key for name in names for cell in experiment_cells(study, name))
+    expected.update(cell.key for cell in experiment_cells(study, "quality") if cell.model == "resonator")  # diagnose reads them
+    assert {key: count for key, count in named.items() if not key.startswith("transplant/")} == expected
+
+
 def test_one_figure_plans_only_its_ancestors(fresh):
     jobs = fresh.plan("reports/mini/figures/crossover.pdf")
-    assert jobs["figure"] == jobs["table"] == 1
+    assert jobs["figure"] == jobs["table"] == jobs["gather"] == 1
     assert jobs["train"] == 36  # 4 architectures, 3 lengths, 3 seeds
     assert not {"audit", "bench", "claims", "page", "transplant_train", "diagnose"} & set(jobs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,18 @@ def test_a_new_seed_plans_one_cell_a_row(smoke):
     jobs = plan(smoke, "edit={experiments: {ablations: {seeds: [1, 2]}}}")
     assert jobs["train"] == 2  # harmonic and its ablation
     assert not set(jobs) & (DATA | {"trial", "choose_rate", "transplant_train", "bench"})
+
+
+def test_a_cell_that_changed_renders_its_own_tables_again(smoke):
+    """Only what reads its experiment, and what reads every cell."""
+    path = next((smoke.where / "results/smoke/cells/resonator").rglob("metrics.json"))
+    with edited(path, '"measured"', ' "measured"'):
+        ran = smoke.snakemake("--dry-run", "--config", "study=smoke")
+    assert ran.jobs["gather"] == 1
+    assert not set(ran.jobs) & (PLANNED_TRAINING | DATA | {"bench"})
+    tables = set(re.findall(r"reports/smoke/tables/(\w+)\.csv,", ran.text))
+    assert {"quality", "zoo", "cost"} <= tables
+    assert not {"crossover", "ablations", "training_curves", "decode"} & tables
 
 
 def test_a_second_study_shares_the_download_and_nothing_else(smoke):
