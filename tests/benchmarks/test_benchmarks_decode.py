@@ -4,13 +4,15 @@ import json
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from overtone.benchmarks.candidates import candidates
-from overtone.benchmarks.decode import Settings, held_constants, measure
+from overtone.benchmarks.decode import Settings, _decoder, matrix_products, measure, table
 from overtone.benchmarks.decoders import (
     GraphDecoder,
     GrowingCache,
     StepDecoder,
+    TracedDecoder,
     attention_step,
     copied,
     eager_attention,
@@ -40,7 +42,7 @@ def greedy(model, ids, count):
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_after_a_prompt_choose_the_tokens_of_the_parallel_mode(name):
     model, ids, first, state = prompted(name)
-    with torch.inference_mode(), held_constants(model):
+    with torch.inference_mode():
         assert torch.equal(StepDecoder(model, first, state).advance(12), greedy(model, ids, 13))
 
 
@@ -77,18 +79,42 @@ def test_a_cuda_graph_chooses_the_same_tokens(name):
         pytest.skip("no GPU")
     model = build_model(name, vocab_size=V, hidden=64, seed=1).cuda().eval()
     ids = torch.randint(V, (2, 20), generator=torch.Generator().manual_seed(0)).cuda()
-    with torch.inference_mode(), held_constants(model):
+    with torch.inference_mode():
         first, state = read_prompt(model, ids, 32)
         graph = GraphDecoder(model, first, state)
         assert torch.equal(graph.advance(9), StepDecoder(model, first, copied(state)).advance(9))
 
 
-def test_constants_are_held_inside_the_block_only():
-    model = build_model("resonator", vocab_size=V, hidden=32, seed=1)
-    mixer = model.blocks[0].mixer
-    with held_constants(model):
-        assert mixer.kernels()[0] is mixer.kernels()[0]
-    assert mixer.kernels()[0] is not mixer.kernels()[0]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_traced_step_chooses_the_same_tokens_call_after_call(name):
+    model, ids, first, state = prompted(name)
+    with torch.inference_mode():
+        traced = TracedDecoder(model, first, state)
+        assert torch.equal(traced.advance(5), greedy(model, ids, 6))
+        assert torch.equal(traced.advance(7), greedy(model, ids, 13))
+        assert traced.state.position == state.position + 12
+        assert traced.state.nbytes == state.nbytes
+
+
+def test_a_step_that_looks_at_its_position_is_not_captured():
+    model = build_model("harmonic", vocab_size=V, hidden=32, seed=1, stride=(1, 2, 4)).eval()
+    ids = torch.randint(V, (1, 9), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        first, state = read_prompt(model, ids, 8)
+        with pytest.raises(NotImplementedError, match="depends on the position"):
+            TracedDecoder(model, first, state)
+        decoder = _decoder(model, first, state, SMALL)
+        assert decoder.path == "step"
+        assert torch.equal(decoder.advance(8), greedy(model, ids, 9))
+
+
+def test_the_matrix_products_are_those_of_a_step():
+    """Every weight of a matrix is used once: 2 FLOPs each, as the model itself counts them."""
+    for name in NAMES:
+        model = build_model(name, vocab_size=V, hidden=32, seed=1)
+        with FlopCounterMode(display=False) as counted:
+            matrix_products(model, 3, torch.device("cpu"))()
+        assert counted.get_total_flops() == 3 * 2 * (model.matrix_weights() + model.head_weight.numel())
 
 
 SMALL = Settings(hidden=32, vocab_size=V, contexts=(32, 128), batches=(1, 2), context_tokens=128, tokens=2, repetitions=3)
@@ -114,6 +140,9 @@ def test_every_architecture_context_and_variant_has_a_row(measured):
         assert len(row["ms_per_token"]["samples"]) == 3
         assert row["prefill_s"] > 0
         assert row["peak_bytes"] > row["state_bytes"] > 0
+        assert row["path"] in (["step"] if row["variant"] == "eager" else ["step", "traced"])
+        assert row["matrices_ms"] > 0
+    assert len(table(measured["rows"]).splitlines()) == len(rows) + 1
     assert json.loads(json.dumps(measured, allow_nan=False))["rows"] == measured["rows"]
 
 

@@ -1,35 +1,50 @@
 """Decoding: milliseconds a token and memory by context, for every architecture. The prompt is really read.
 
-static   as good as a user gets it: static key-value cache and SDPA for attention, a state of fixed size for the others; on a GPU the
-         step replays as a CUDA graph (`path` says which way a row took)
+static   as good as a user gets it: static key-value cache and SDPA for attention, a state of fixed size for the others; the step is
+         captured once, on a CPU into TorchScript, on a GPU as a CUDA graph (`path` says which way a row took)
 eager    attention as a first implementation does it: a cache that is concatenated anew for every token, scores written out
 
-Models are untrained: the time of a step does not depend on the weights. Constants of the weights (a resonator's kernels) are
-computed once before decoding. `ms_per_token` is the time of a run of `tokens` tokens over their number, one sample a run; `state_bytes` is
-what the past takes; `peak_bytes` that and what one more token takes at its peak on top.
+Models are untrained: the time of a step does not depend on the weights. `ms_per_token` is the time of a run of `tokens` tokens over
+their number, one sample a run; `matrices_ms` the time of the model's matrix products for one token and nothing else, what no way of
+decoding can avoid; `state_bytes` what the past takes; `peak_bytes` that and what one more token takes at its peak on top.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from overtone.benchmarks.candidates import Candidate, candidates
 from overtone.benchmarks.clock import CLOCK, sample, summary, synchronise
-from overtone.benchmarks.decoders import GraphDecoder, GrowingCache, StepDecoder, copied, eager_attention, read_prompt
+from overtone.benchmarks.decoders import (
+    GraphDecoder,
+    GrowingCache,
+    StepDecoder,
+    TracedDecoder,
+    copied,
+    eager_attention,
+    read_prompt,
+)
 from overtone.benchmarks.footprint import peak_of_call
+from overtone.benchmarks.plain_table import aligned
 from overtone.benchmarks.settings import add_settings, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.models import LanguageModel, parameter_counts
 from overtone.provenance import environment
 from overtone.training.memory import as_out_of_memory
+
+MATRIX_REPETITIONS = 101
+CHECKED = 4  # tokens a captured step is compared on with the plain one
+TRIALS = 4  # runs of tokens that decide between the two, the first to warm up
+MEMORY_TOKENS = 2  # decoded to see the memory they take
 
 
 @dataclass(frozen=True)
@@ -57,20 +72,6 @@ class Settings:
     seed: int = setting(0, "of weights and prompts")
 
 
-@contextmanager
-def held_constants(model: LanguageModel) -> Iterator[None]:
-    """Inside the block every resonant mixer hands out kernels that were computed once: in decoding the weights are constants."""
-    mixers: list[Any] = [module for module in model.modules() if hasattr(module, "kernels")]
-    for mixer in mixers:
-        values = mixer.kernels()
-        mixer.kernels = lambda values=values: values
-    try:
-        yield
-    finally:
-        for mixer in mixers:
-            del mixer.kernels
-
-
 def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
     """The content of benchmarks/decode.json."""
     torch.set_num_threads(settings.threads)
@@ -80,10 +81,15 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
     wanted = [(batch, context) for batch in settings.batches for context in settings.contexts]
     for candidate in models:
         model = candidate.build(settings.seed).to(device, getattr(torch, settings.dtype)).eval()
-        with torch.inference_mode(), held_constants(model):
+        with torch.inference_mode():
             for batch, context in wanted:
                 if batch * context <= settings.context_tokens:
                     _measure_context(rows, failures, candidate, model, settings, batch, context)
+            for batch in settings.batches:
+                products = sample(matrix_products(model, batch, device), device, MATRIX_REPETITIONS)
+                for row in rows:
+                    if (row["architecture"], row["batch"]) == (candidate.name, batch):
+                        row["matrices_ms"] = 1e3 * float(np.median(products))
     protocol = asdict(settings) | {
         "clock": CLOCK, "warm_up": "one run of tokens", "synchronised": True, "failures": failures,
         "models": [asdict(candidate) for candidate in models],
@@ -103,7 +109,7 @@ def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]],
     try:
         synchronise(device)
         started = time.perf_counter()
-        ids, state = read_prompt(model, prompt, room=(settings.repetitions + 2) * settings.tokens)
+        ids, state = read_prompt(model, prompt, room=CHECKED + (TRIALS + settings.repetitions + 1) * settings.tokens + MEMORY_TOKENS)
         synchronise(device)
         place["prefill_s"] = time.perf_counter() - started
         rows.append(place | _variant(model, _decoder(model, ids, state, settings), "static", settings))
@@ -116,7 +122,7 @@ def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]],
         failures.append(place | {"status": "oom", "message": str(full)})
 
 
-def _variant(model: LanguageModel, decoder: StepDecoder | GraphDecoder, variant: str, settings: Settings) -> dict[str, Any]:
+def _variant(model: LanguageModel, decoder: StepDecoder | TracedDecoder | GraphDecoder, variant: str, settings: Settings) -> dict[str, Any]:
     """Time one decoder, then measure the memory of one more token."""
     device = torch.device(settings.device)
     seconds = sample(lambda: decoder.advance(settings.tokens), device, settings.repetitions, settings.limit_s)
@@ -129,28 +135,54 @@ def _variant(model: LanguageModel, decoder: StepDecoder | GraphDecoder, variant:
     }
 
 
-def _peak(decoder: StepDecoder | GraphDecoder, device: torch.device) -> tuple[int, str]:
+def _peak(decoder: StepDecoder | TracedDecoder | GraphDecoder, device: torch.device) -> tuple[int, str]:
     """Bytes of the state and of what two more tokens take on top, and how they were measured."""
     if device.type == "cuda":
-        beyond, kind = peak_of_call(lambda: decoder.advance(2), device)
+        beyond, kind = peak_of_call(lambda: decoder.advance(MEMORY_TOKENS), device)
         return decoder.state.nbytes + beyond, kind
     # On a CPU only what is allocated inside the call is seen released: so it decodes on a copy of the state.
-    return peak_of_call(lambda: StepDecoder(decoder.model, decoder.ids, copied(decoder.state)).advance(2), device)
+    return peak_of_call(lambda: StepDecoder(decoder.model, decoder.ids, copied(decoder.state)).advance(MEMORY_TOKENS), device)
 
 
-def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> StepDecoder | GraphDecoder:
-    """A graph on a GPU where the model can be captured and decodes the same tokens; else the plain step."""
-    if settings.device == "cpu":
-        return StepDecoder(model, ids, state)
+def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> StepDecoder | TracedDecoder | GraphDecoder:
+    """The captured step where the model can be captured, decodes the same tokens and is no slower; else the plain step."""
+    captured: TracedDecoder | GraphDecoder
     try:
-        graph = GraphDecoder(model, ids, state, compiled=settings.compile)
+        if settings.device == "cpu":
+            captured = TracedDecoder(model, ids, state)
+        else:
+            captured = GraphDecoder(model, ids, state, compiled=settings.compile)
     except (NotImplementedError, RuntimeError) as error:
         if as_out_of_memory(error) is not None:
             raise
         return StepDecoder(model, ids, state)
-    if not torch.equal(StepDecoder(model, ids, copied(state)).advance(4), graph.advance(4)):
+    plain, device = StepDecoder(model, ids, copied(state)), torch.device(settings.device)
+    if not torch.equal(plain.advance(CHECKED), captured.advance(CHECKED)):
         return StepDecoder(model, ids, state)
-    return graph
+    seconds = {way: min(sample(partial(way.advance, settings.tokens), device, TRIALS - 1)) for way in (plain, captured)}
+    return min(seconds, key=lambda way: seconds[way])
+
+
+def matrix_products(model: LanguageModel, batch: int, device: torch.device) -> Callable[[], None]:
+    """A call that multiplies by every matrix of the model once, the head included, and does nothing else."""
+    weights = [part.weight for part in model.modules() if isinstance(part, torch.nn.Linear) and part is not model.head]
+    weights.append(model.head_weight)
+    pairs = [(torch.zeros(batch, weight.shape[1], device=device, dtype=weight.dtype), weight) for weight in weights]
+
+    def multiply() -> None:
+        for x, weight in pairs:
+            torch.nn.functional.linear(x, weight)
+
+    return multiply
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as text: time a token, and the same over the matrix products' own time."""
+    head = ("architecture", "variant", "path", "batch", "context", "ms/token", "matrices ms", "ratio", "state bytes")
+    return aligned([head, *(
+        (row["architecture"], row["variant"], row["path"], str(row["batch"]), str(row["context"]), f"{row['ms_per_token']['median']:.3f}",
+         f"{row['matrices_ms']:.3f}", f"{row['ms_per_token']['median'] / row['matrices_ms']:.2f}x", f"{row['state_bytes']:,}")
+        for row in rows)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,11 +191,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and write."""
+    """Measure, print, write."""
     settings, study = resolve_settings(args, "decode", Settings)
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench decode --device cuda: no GPU here. Use --device cpu.")
     models = candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
                         size=settings.size, study=study)
-    write_json(args.out, measure(settings, models))
+    result = measure(settings, models)
+    print(table(result["rows"]))
+    write_json(args.out, result)
     return 0

@@ -1,17 +1,19 @@
-"""Ways to decode greedily: a model's own step, the eager baseline, and a step replayed as a CUDA graph.
+"""Ways to decode greedily: a model's own step, the eager baseline, and a step captured once (TorchScript, CUDA graph).
 
 A decoder has read a prompt and advances by tokens it chooses itself (argmax); its state is where the next token goes on from.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from overtone.models import LanguageModel, State
 from overtone.models.attention import KeyValueCache, rotate
@@ -29,7 +31,7 @@ def read_prompt(model: LanguageModel, ids: Tensor, room: int) -> tuple[Tensor, S
 
 def copied(state: State) -> State:
     """The same state in memory of its own."""
-    return type(state)({name: tensor.clone() for name, tensor in state.tensors.items()}, state.position)
+    return replace(state, tensors={name: tensor.clone() for name, tensor in state.tensors.items()})
 
 
 class StepDecoder:
@@ -81,6 +83,69 @@ def eager_attention(model: LanguageModel) -> Iterator[None]:
             block.form = form
 
 
+class _Unseen(int):
+    """The position during a capture: it can be counted on, and whoever looks at it cannot be captured."""
+
+    def __add__(self, other: int) -> Self:
+        return self
+
+    def __mod__(self, other: int) -> int:
+        raise NotImplementedError("the step depends on the position: it is not the same for every token")
+
+
+def _captured_step(model: LanguageModel, ids: Tensor, state: State, position: Tensor) -> tuple[Tensor, State]:
+    """(next ids (B,), state): a step without anything that changes from token to token but tensors."""
+    if isinstance(state, KeyValueCache):
+        if model.name not in ("transformer", "llama"):
+            raise NotImplementedError(f"{model.name}: attention_step does not know its blocks")
+        return attention_step(model, ids, state, position).argmax(-1), state
+    logits, after = model.step(ids, replace(state, tensors=dict(state.tensors), position=_Unseen()))
+    return logits.argmax(-1), after
+
+
+class _Step(nn.Module):
+    """(ids, position, *tensors of the state) -> the same after one token: what TorchScript traces."""
+
+    def __init__(self, model: LanguageModel, state: State) -> None:
+        super().__init__()
+        self.model, self.state = model, state
+
+    def forward(self, ids: Tensor, position: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """One token."""
+        names = list(self.state.tensors)
+        given = replace(self.state, tensors=dict(zip(names, tensors, strict=True)))
+        ids, after = _captured_step(self.model, ids, given, position)
+        return (ids, position + 1, *(after.tensors[name] for name in names))
+
+
+class TracedDecoder:
+    """The step traced once into TorchScript with the weights as constants: no Python between the operations of a token."""
+
+    path = "traced"
+
+    def __init__(self, model: LanguageModel, ids: Tensor, state: State) -> None:
+        self.model, self.ids, self.state = model, ids, copied(state)
+        self.position = torch.tensor(state.position, device=ids.device)
+        # A recurrent model's first step works out constants of its weights; a cache is written in place.
+        template = self.state if isinstance(state, KeyValueCache) else model.step(ids, self.state)[1]
+        with warnings.catch_warnings():  # that TorchScript is old, and that constants are constants
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(_Step(model, template).eval(), self._values(), check_trace=False)
+            self.step: Any = torch.jit.freeze(traced)
+
+    def _values(self) -> tuple[Tensor, ...]:
+        return (self.ids, self.position, *self.state.tensors.values())
+
+    def advance(self, count: int) -> Tensor:
+        """Decode `count` tokens; returns the next one (B,)."""
+        values = self._values()
+        for _ in range(count):
+            values = self.step(*values)
+        self.ids, self.position, *tensors = values
+        self.state = replace(self.state, tensors=dict(zip(self.state.tensors, tensors, strict=True)), position=self.state.position + count)
+        return self.ids
+
+
 class GraphDecoder:
     """The step captured once as a CUDA graph and replayed: no Python and no launch between the kernels of a token.
 
@@ -91,8 +156,6 @@ class GraphDecoder:
     path = "cuda_graph"
 
     def __init__(self, model: LanguageModel, ids: Tensor, state: State, *, compiled: bool = False) -> None:
-        if isinstance(state, KeyValueCache) and model.name not in ("transformer", "llama"):
-            raise NotImplementedError(f"{model.name}: attention_step does not know its blocks")
         self.model, self.ids, self.state = model, ids.clone(), copied(state)
         self.position = torch.tensor(state.position, device=ids.device)
         body = torch.compile(self._body, dynamic=False) if compiled else self._body
@@ -115,14 +178,14 @@ class GraphDecoder:
         return [self.ids, self.position, *self.state.tensors.values()]
 
     def _body(self) -> None:
-        if isinstance(self.state, KeyValueCache):
-            logits = attention_step(self.model, self.ids, self.state, self.position)
-        else:
-            logits, after = self.model.step(self.ids, State(dict(self.state.tensors), self.state.position))
-            for name, tensor in self.state.tensors.items():
+        ids, after = _captured_step(self.model, self.ids, self.state, self.position)
+        for name, tensor in self.state.tensors.items():
+            if tensor is not after.tensors[name]:
                 tensor.copy_(after.tensors[name])
+        # What the first step worked out of the weights stays, outside the graph.
+        self.state = replace(after, tensors=self.state.tensors, position=self.state.position)
         self.position += 1
-        self.ids.copy_(logits.argmax(-1))
+        self.ids.copy_(ids)
 
     def advance(self, tokens: int) -> Tensor:
         """Replay the step `tokens` times."""
@@ -153,7 +216,7 @@ def attention_step(model: LanguageModel, ids: Tensor, cache: KeyValueCache, posi
         keys.index_copy_(2, position[None], rotate(k, turn))
         values.index_copy_(2, position[None], v)
         mixed = F.scaled_dot_product_attention(rotate(q, turn), keys, values, attn_mask=visible[None, None, None],
-                                               enable_gqa=q.shape[1] != k.shape[1]).transpose(1, 2).flatten(2)
+                                               enable_gqa=block.heads != getattr(block, "kv_heads", block.heads)).transpose(1, 2).flatten(2)
         x = x + (block.o if model.name == "llama" else block.out)(mixed)
         normed = block.norm2(x)
         if model.name == "llama":

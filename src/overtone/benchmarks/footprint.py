@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -24,6 +25,7 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, st
         call()
         torch.cuda.synchronize(device)
         return max(0, torch.cuda.max_memory_allocated(device) - before), "cuda_max_memory_allocated"
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler tells of its start and stop on stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         call()
     events: Any = recorded.profiler.kineto_results.events()

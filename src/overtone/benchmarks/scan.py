@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from overtone.benchmarks.clock import CLOCK, elapsed
+from overtone.benchmarks.plain_table import aligned
 from overtone.benchmarks.settings import add_settings, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
@@ -194,8 +195,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         for run in (row["forward"], row["training"]):
             times += [f"{run['ms']:.2f}", f"{run['ratio']:.2f}x", f"{run['cpu_ratio']:.2f}x" if "cpu_ratio" in run else "-"]
         lines.append((row["method"], "x".join(map(str, row["shape"])), row["dtype"], *where, *times))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return aligned(lines)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ import torch
 from overtone.benchmarks import TRAINING_PASSES
 from overtone.benchmarks.candidates import Candidate, candidates
 from overtone.benchmarks.clock import CLOCK, summary, synchronise
+from overtone.benchmarks.plain_table import aligned
 from overtone.benchmarks.settings import add_settings, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
@@ -139,17 +140,31 @@ def _rows(contestant: Contestant, length: int, device: torch.device) -> list[dic
     return [row | {"tokens_per_s": summary(samples), "synchronised": waited} for samples, waited in kinds]
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """The synchronised rows as text, each beside the transformer of its length where there is one."""
+    waited = [row for row in rows if row["synchronised"]]
+    base = {row["length"]: row["tokens_per_s"]["median"] for row in waited if row["architecture"] == "transformer"}
+    lines = [("architecture", "length", "parameters", "tokens/s", "to transformer")]
+    for row in waited:
+        rate, other = row["tokens_per_s"]["median"], base.get(row["length"])
+        ratio = f"{rate / other:.2f}x" if other else "-"
+        lines.append((row["architecture"], str(row["length"]), f"{row['parameters']:,}", f"{rate:,.0f}", ratio))
+    return aligned(lines)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag a setting."""
     add_settings(parser, Settings)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and write."""
+    """Measure, print, write."""
     settings, study = resolve_settings(args, "throughput", Settings)
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench throughput --device cuda: no GPU here. Use --device cpu.")
     models = candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
                         size=settings.size, study=study)
-    write_json(args.out, measure(settings, models))
+    result = measure(settings, models)
+    print(table(result["rows"]))
+    write_json(args.out, result)
     return 0
