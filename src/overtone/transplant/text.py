@@ -14,7 +14,7 @@ from overtone.transplant.config import TransplantConfig
 
 
 def base_folder(config: TransplantConfig, results: Path) -> Path:
-    """Where the converted base lies, with its tokenizer for hub and wheel."""
+    """Where the converted base lies, with its tokenizer."""
     return results / "transplants" / config.name / "base"
 
 

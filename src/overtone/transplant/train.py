@@ -125,7 +125,7 @@ def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
 
 
 def _save(student: HarmonicLlamaForCausalLM, folder: Path, base: Path) -> None:
-    """The model as `save_pretrained` writes it, with the base's tokenizer where it has one."""
+    """The model as `save_pretrained` writes it, with the base's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     student.save_pretrained(folder)
     for file in sorted(base.iterdir()):
