@@ -141,9 +141,40 @@ def test_a_cell_that_changed_renders_its_own_tables_again(smoke):
         ran = smoke.snakemake("--dry-run", "--config", "study=smoke")
     assert ran.jobs["gather"] == 1
     assert not set(ran.jobs) & (PLANNED_TRAINING | DATA | {"bench"})
-    tables = set(re.findall(r"reports/smoke/tables/(\w+)\.csv,", ran.text))
+    tables = set(re.findall(r"^    output: reports/smoke/tables/(\w+)\.csv,", ran.text, re.M))
     assert {"quality", "zoo", "cost"} <= tables
     assert not {"crossover", "ablations", "training_curves", "decode"} & tables
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        ("{protocols: {harmonic: {warmup: 0.2}}}", {"train": 5, "trial": 4, "choose_rate": 2}),
+        ("{protocols: {transplant: {warmup: 0.2}}}", {"train": 1, "transplant_base": 1, "transplant_train": 3, "transplant_evaluate": 1}),
+        ("{lr_sweep: {harmonic: {rates: [0.002, 0.004]}}}", {"train": 5, "trial": 2, "choose_rate": 2}),
+        ("{benchmarks: {decode: {repetitions: 4}}}", {"bench": 1}),
+        ("{transplants: {tiny: {evaluation: {windows: 8}}}}", {"transplant_base": 1, "transplant_evaluate": 1, "transplant_train": 3}),
+        ("{description: another}", {}),
+    ],
+)
+def test_an_edit_of_the_study_runs_what_it_concerns_at_once(smoke, edit, expected):
+    """In the same plan, not in the next one: study.json is written anew too, and must not hide other reasons."""
+    jobs = plan(smoke, f"edit={edit}")
+    long = PLANNED_TRAINING | DATA | {"bench"}
+    assert {name: count for name, count in jobs.items() if name in long} == {name: count for name, count in expected.items() if name in long}
+    assert {"study_file", "table", "page", "crate"} <= set(jobs)
+    assert "preflight" not in jobs
+
+
+def test_another_device_runs_every_measurement_again(smoke):
+    jobs = plan(smoke, "edit={device: auto}")
+    assert (jobs["preflight"], jobs["train"], jobs["trial"], jobs["bench"]) == (1, 8, 4, 4)
+    assert not set(jobs) & DATA
+
+
+def test_an_edit_of_the_page_makes_the_crate_again(smoke):
+    with edited(smoke.path / "src/overtone/reporting/page.py", "from __future__", "# an edit\nfrom __future__"):
+        assert set(plan(smoke)) == {"page", "crate", "all"}
 
 
 def test_a_second_study_shares_the_download_and_nothing_else(smoke):

@@ -3,7 +3,7 @@
 
 rule audit:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/study.json",
         measured=audit_inputs,
     output:
         f"{RESULTS}/audits/{{audit}}.json",

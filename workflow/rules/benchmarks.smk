@@ -3,8 +3,8 @@
 
 rule bench:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
-        preflight=ancient(f"{RESULTS}/preflight.json"),
+        study=f"{RESULTS}/settings/bench-{{bench}}.json",
+        preflight=f"{RESULTS}/preflight.json",
     output:
         f"{RESULTS}/benchmarks/{{bench}}.json",
     log:
@@ -29,7 +29,7 @@ rule bench:
 
 rule diagnose:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/study.json",
         cells=diagnosed,
     output:
         f"{RESULTS}/diagnostics/resonator.json",

@@ -5,7 +5,7 @@ rule train:
     input:
         tokens=cell_tokens,
         rate=cell_rate,
-        preflight=ancient(f"{RESULTS}/preflight.json"),
+        preflight=f"{RESULTS}/preflight.json",
     output:
         f"{RESULTS}/cells/{{protocol}}/{{corpus}}/{{tokenizer}}/{{architecture}}/{{size}}/{{length}}/{{seed}}/metrics.json",
     log:
@@ -33,7 +33,7 @@ rule train:
 rule trial:
     input:
         tokens=trial_tokens,
-        preflight=ancient(f"{RESULTS}/preflight.json"),
+        preflight=f"{RESULTS}/preflight.json",
     output:
         f"{RESULTS}/lr_sweep/{{protocol}}/{{architecture}}/{{rate}}/metrics.json",
     log:
@@ -76,7 +76,7 @@ rule choose_rate:
 
 rule gather:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/study.json",
         cells=experiment_metrics,
     output:
         f"{RESULTS}/experiments/{{experiment}}.json",

@@ -50,6 +50,10 @@ def study_source():
     return str(Path(name).resolve()) if Path(name).suffix in (".yaml", ".yml") else name
 
 
+# Not a parameter: of the study_part rule only what concerns the part may make it run again.
+STUDY_WORDS = f"{shlex.quote(study_source())} --edit {shlex.quote(canonical_json(CONFIG['edit']))}"
+
+
 def one_of(names):
     """A wildcard constraint: exactly one of these names ($^, which matches nothing, for none)."""
     return "|".join(re.escape(str(name)) for name in sorted(set(names), key=str)) or "$^"
@@ -81,6 +85,7 @@ wildcard_constraints:
     variant=one_of([name for item in STUDY.transplants.values() for name in item["variants"]]),
     phase="1|2",
     experiment=one_of(STUDY.experiments),
+    part=one_of(["preflight", *(f"bench-{name}" for name in BENCHMARKS), *(f"transplant-{name}" for name in STUDY.transplants)]),
     audit=one_of(AUDITS),
     table=one_of(EXHIBITS),
     figure=one_of(FIGURES),

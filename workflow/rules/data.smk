@@ -18,9 +18,26 @@ rule study_file:
         "overtone study {params.source:q} --edit {params.edit:q} --out {output} 2> {log}"
 
 
+rule study_part:
+    # The study as of the last change to what concerns one part. study.json changes with any edit, and a job that runs again hides
+    # every other reason of the jobs after it from Snakemake, ancient() or not: long stages must not stand behind it.
+    output:
+        f"{RESULTS}/settings/{{part}}.json",
+    log:
+        f"{RESULTS}/logs/settings/{{part}}.log",
+    benchmark:
+        f"{RESULTS}/logs/settings/{{part}}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    params:
+        decides=part_decides,
+    shell:
+        "overtone study {STUDY_WORDS} --out {output} 2> {log}"
+
+
 rule preflight:
     input:
-        study=f"{RESULTS}/study.json",
+        study=f"{RESULTS}/settings/preflight.json",
     output:
         f"{RESULTS}/preflight.json",
     log:

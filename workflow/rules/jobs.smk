@@ -3,6 +3,18 @@
 # data.smk
 
 
+def part_decides(wildcards):
+    """What of the study concerns one part: where jobs run, a benchmark's settings, a transplant with its base."""
+    kind, _, name = wildcards.part.partition("-")
+    found = [STUDY.data["device"], STUDY.data["gpus_per_cell"]]
+    if kind == "bench":
+        found += [STUDY.benchmarks.get(name, {})]
+    if kind == "transplant":
+        bases = [cell.config() for cell in transplant_bases(STUDY)]
+        found += [STUDY.transplants[name], bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
+    return canonical_json(found)
+
+
 def corpus_entry(wildcards):
     """The corpus' entry in workflow/corpora.yaml: another version or digest is fetched anew."""
     return canonical_json(corpus_registry()[wildcards.corpus])
@@ -102,6 +114,11 @@ def transplant_config(wildcards):
 def transplant_tokens(wildcards):
     """Token sidecars a transplant of a base trained in the study reads; a hub or package base brings its own tokenizer."""
     return [f"{RESULTS}/{path}" for path in used_tokens(STUDY, wildcards.transplant)]
+
+
+def results_of_transplant(wildcards, output):
+    """The results folder, from what a transplant writes."""
+    return parent(output[0], "transplants")
 
 
 def base_cell(wildcards):

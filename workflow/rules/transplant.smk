@@ -3,7 +3,7 @@
 
 rule transplant_base:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/settings/transplant-{{transplant}}.json",
         cell=base_cell,
         tokens=transplant_tokens,
     output:
@@ -16,7 +16,7 @@ rule transplant_base:
         "../../envs/train.yaml"
     params:
         config=transplant_config,
-        results=results_of,
+        results=results_of_transplant,
         sources=stage_sources("transplant"),
     shell:
         "overtone transplant base --study {input.study} --results {params.results:q}"
@@ -25,7 +25,7 @@ rule transplant_base:
 
 rule transplant_train:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/settings/transplant-{{transplant}}.json",
         before=previous_phase,
         base=f"{RESULTS}/transplants/{{transplant}}/base.json",
     output:
@@ -42,7 +42,7 @@ rule transplant_train:
         runtime=1440 if STUDY.data["device"] == "cuda" else 60,
     params:
         config=transplant_config,
-        results=results_of,
+        results=results_of_transplant,
         sources=stage_sources("transplant"),
     shell:
         "overtone transplant train --study {input.study} --results {params.results:q} --name {wildcards.transplant}"
@@ -51,7 +51,7 @@ rule transplant_train:
 
 rule transplant_evaluate:
     input:
-        study=ancient(f"{RESULTS}/study.json"),
+        study=f"{RESULTS}/settings/transplant-{{transplant}}.json",
         base=f"{RESULTS}/transplants/{{transplant}}/base.json",
         phases=all_phases,
     output:
@@ -68,7 +68,7 @@ rule transplant_evaluate:
         runtime=240 if STUDY.data["device"] == "cuda" else 60,
     params:
         config=transplant_config,
-        results=results_of,
+        results=results_of_transplant,
         sources=stage_sources("transplant"),
     shell:
         "overtone transplant evaluate --study {input.study} --results {params.results:q}"
