@@ -113,6 +113,23 @@ def test_what_cannot_match_is_told() -> None:
         matched_dimensions("llama", reference="harmonic", vocab_size=256, hidden=64, options={"layers": 60})
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "value", "told"),
+    [
+        ("transformer", "ffn", -3, "transformer: ffn: -3 found, at least 1 expected"),
+        ("llama", "layers", 0, "llama: layers: 0 found, at least 1 expected"),
+        ("mamba", "layers", -1, "mamba: layers: -1 found, at least 1 expected"),
+        ("mamba", "d_conv", 0, "mamba: d_conv: 0 found, at least 1 expected"),
+        ("harmonic", "levels", 0, "harmonic: levels: 0 found, at least 1 expected"),
+        ("resonator", "intermediate", 0, "resonator: intermediate: 0 found, at least 1 expected"),
+        ("resonator", "kernel_backend", "ftt", "resonator: kernel_backend: 'ftt' is not known. Did you mean 'fft'"),
+    ],
+)
+def test_a_size_that_makes_no_model_is_told(name: str, option: str, value: object, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        build_model(name, vocab_size=5, hidden=64, **{option: value})
+
+
 def cell(**changes: object) -> Cell:
     values = {"protocol": "p", "corpus": "c", "tokenizer": "t", "architecture": "llama", "size": "s", "length": 8, "seed": 4,
               "model": "llama", "hidden": 64, "options": canonical_json({"heads": 2}), "match": "harmonic", "training": canonical_json({})}

@@ -1,4 +1,4 @@
-"""Causal attention with rotary positions and a preallocated key-value cache, for the two attention models.
+"""Causal attention with rotary positions and a preallocated key-value cache, and what the two attention models share.
 
 B batch, L new tokens, P tokens in the cache, H query heads, G key-value heads (H a multiple of G), D head dimension.
 Source: RoPE, Su et al. 2021 (arXiv 2104.09864), in the half-split layout that Llama's public weights use.
@@ -7,14 +7,14 @@ Source: RoPE, Su et al. 2021 (arXiv 2104.09864), in the half-split layout that L
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from overtone.errors import UserError
-from overtone.models.base import State
+from overtone.models.base import LanguageModel, ModelConfig, State
 
 ATTENTION_FORMS = ("sdpa", "quadratic")
 _SPARE = 256  # positions a cache has free when it was not told how long the sequence gets
@@ -118,3 +118,64 @@ class KeyValueCache(State):
             self.tensors[name][:, :, self.position : end] = new
             seen.append(self.tensors[name][:, :, :end])
         return seen[0], seen[1]
+
+
+def mix(q: Tensor, k: Tensor, v: Tensor, turn: tuple[Tensor, Tensor], cache: KeyValueCache | None, layer: int, form: str) -> Tensor:
+    """Causal attention of new tokens over themselves and the cache, heads joined: (B, L, H D); q (B, H, L, D), k and v (B, G, L, D).
+
+    New keys and values go into the cache, if there is one.
+    """
+    q, k = rotate(q, turn), rotate(k, turn)
+    if cache is not None:
+        k, v = cache.write(layer, k, v)
+    return attend(q, k, v, form).transpose(1, 2).flatten(2)
+
+
+class AttentionModel(LanguageModel):
+    """Blocks `(x, turn, cache) -> x`, which a subclass makes. State: a preallocated key-value cache."""
+
+    config: Any  # has layers, heads, rope_theta
+    blocks: nn.ModuleList
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.head_dimension = self.config.hidden // self.config.heads
+
+    @property
+    def cached_heads(self) -> int:
+        """Heads of keys and values, G."""
+        return int(self.config.heads)
+
+    def last(self, x: Tensor) -> Tensor:
+        """What follows the last block, (B, L, d): nothing."""
+        return x
+
+    def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
+        """The residual stream after the last block and `last`, (B, L, d)."""
+        length = ids.shape[1]
+        if state is None and return_state:
+            state = self.init_state(ids.shape[0], length, ids.device)
+        cache = None if state is None else cast(KeyValueCache, state).extended(length)
+        x = self.embedding(ids)
+        turn = rotary(0 if cache is None else cache.position, length, self.head_dimension, self.config.rope_theta, x)
+        for block in self.blocks:
+            x = block(x, turn, cache)
+        if cache is not None:
+            cache.position += length
+        x = self.last(x)
+        return (x, cache) if return_state else x
+
+    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        """One token against the cache."""
+        x, after = self.features(ids.unsqueeze(1), state, return_state=True)
+        return F.linear(x[:, 0], self.head_weight), after
+
+    def init_state(self, batch: int, max_length: int | None = None, device: Any = None,
+                   dtype: torch.dtype | None = None) -> KeyValueCache:
+        """An empty cache of `max_length` positions; it grows when it is full."""
+        device, dtype = self.state_place(device, dtype)
+        return KeyValueCache.allocate(self.config.layers, (batch, self.cached_heads, self.head_dimension), max_length, device, dtype)
+
+    def mixer_flops(self, length: int) -> float:
+        """Scores and their product with v: 4 d a token and visible position, (L + 1) / 2 of them on average."""
+        return 4 * self.hidden * self.config.layers * (length + 1) / 2

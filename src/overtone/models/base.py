@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from overtone.errors import UserError
 from overtone.ops import linear_cross_entropy
 
 
@@ -33,6 +34,13 @@ class ModelConfig:
     def option_names(cls) -> list[str]:
         """The options beside vocab_size and hidden."""
         return [item.name for item in fields(cls) if item.name not in ("vocab_size", "hidden")]
+
+
+def check_sizes(model: str, **options: int | None) -> None:
+    """A UserError for a size below 1; None is a size that the model chooses."""
+    for option, value in options.items():
+        if value is not None and value < 1:
+            raise UserError(f"{model}: {option}: {value} found, at least 1 expected.")
 
 
 @dataclass
@@ -60,6 +68,13 @@ class State:
 
     def _with(self, tensors: dict[str, Tensor]) -> Self:
         return type(self)(tensors, self.position)
+
+
+def windowed(name: str, new: Tensor, before: State, after: State) -> Tensor:
+    """The last P inputs kept under `name` and the new ones (B, L, d): (B, P + L, d). The last P of both are kept in `after`."""
+    window = torch.cat([before.tensors[name].to(new.dtype), new], dim=1)
+    after.tensors[name] = window[:, new.shape[1] :]
+    return window
 
 
 class LanguageModel(nn.Module, ABC):

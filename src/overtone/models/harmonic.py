@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from overtone.errors import UserError
-from overtone.models.base import LanguageModel, ModelConfig, State
+from overtone.models.base import LanguageModel, ModelConfig, State, check_sizes
 from overtone.ops import linear_scan
 
 PUBLISHED_TIMESCALES = (4.0, 32.0, 128.0)
@@ -49,8 +49,7 @@ class HarmonicConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.ffn = 4 * self.hidden if self.ffn is None else self.ffn
-        if self.levels < 1:
-            raise UserError(f"harmonic: levels: {self.levels} found, at least 1 expected.")
+        check_sizes("harmonic", levels=self.levels, ffn=self.ffn)
         if self.timescales is None:
             self.timescales = _default_timescales(self.levels)
         self.timescales = tuple(float(tau) for tau in self.timescales)

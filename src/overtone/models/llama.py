@@ -14,15 +14,14 @@ Source: Touvron et al. 2023 (arXiv 2302.13971); GQA, Ainslie et al. 2023 (arXiv 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from overtone.errors import UserError
-from overtone.models.attention import KeyValueCache, attend, check_form, check_heads, default_heads, rotary, rotate
-from overtone.models.base import LanguageModel, ModelConfig, State
+from overtone.models.attention import AttentionModel, KeyValueCache, check_form, check_heads, default_heads, mix
+from overtone.models.base import ModelConfig, check_sizes
 
 
 @dataclass(kw_only=True)
@@ -39,6 +38,7 @@ class LlamaConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         d = self.hidden
+        check_sizes("llama", layers=self.layers, intermediate=self.intermediate)
         self.heads = default_heads(d) if self.heads is None else self.heads
         check_heads("llama", d, self.heads)
         check_form("llama", self.attention)
@@ -72,16 +72,13 @@ class LlamaBlock(nn.Module):
         normed = self.norm1(x)
         q = self.q(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, L, D)
         k, v = (part(normed).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2) for part in (self.k, self.v))  # (B, G, L, D)
-        q, k = rotate(q, turn), rotate(k, turn)
-        if cache is not None:
-            k, v = cache.write(self.layer, k, v)
-        x = x + self.o(attend(q, k, v, self.form).transpose(1, 2).flatten(2))
+        x = x + self.o(mix(q, k, v, turn, cache, self.layer, self.form))
         normed = self.norm2(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
 
 
-class Llama(LanguageModel):
-    """Pre-norm blocks and a final norm. State: a preallocated key-value cache."""
+class Llama(AttentionModel):
+    """Pre-norm blocks and a final norm."""
 
     name = "llama"
     Config = LlamaConfig
@@ -92,35 +89,12 @@ class Llama(LanguageModel):
         super().__init__(config)
         self.blocks = nn.ModuleList(LlamaBlock(config, layer) for layer in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden, config.norm_eps)
-        self.head_dimension = config.hidden // cast(int, config.heads)
 
-    def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
-        """norm(x) after the last block, (B, L, d)."""
-        length = ids.shape[1]
-        if state is None and return_state:
-            state = self.init_state(ids.shape[0], length, ids.device)
-        cache = None if state is None else cast(KeyValueCache, state).extended(length)
-        x = self.embedding(ids)
-        turn = rotary(0 if cache is None else cache.position, length, self.head_dimension, self.config.rope_theta, x)
-        for block in self.blocks:
-            x = block(x, turn, cache)
-        if cache is not None:
-            cache.position += length
-        x = self.norm(x)
-        return (x, cache) if return_state else x
+    @property
+    def cached_heads(self) -> int:
+        """Heads of keys and values, G."""
+        return cast(int, self.config.kv_heads)
 
-    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token against the cache."""
-        x, after = self.features(ids.unsqueeze(1), state, return_state=True)
-        return F.linear(x[:, 0], self.head_weight), after
-
-    def init_state(self, batch: int, max_length: int | None = None, device: Any = None,
-                   dtype: torch.dtype | None = None) -> KeyValueCache:
-        """An empty cache of `max_length` positions; it grows when it is full."""
-        device, dtype = self.state_place(device, dtype)
-        shape = (batch, cast(int, self.config.kv_heads), self.head_dimension)
-        return KeyValueCache.allocate(self.config.layers, shape, max_length, device, dtype)
-
-    def mixer_flops(self, length: int) -> float:
-        """Scores and their product with v: 4 d a token and visible position, (L + 1) / 2 of them on average."""
-        return 4 * self.hidden * self.config.layers * (length + 1) / 2
+    def last(self, x: Tensor) -> Tensor:
+        """norm(x)."""
+        return self.norm(x)

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from overtone.models.base import LanguageModel, ModelConfig, State
+from overtone.models.base import LanguageModel, ModelConfig, State, check_sizes, windowed
 from overtone.models.selective_scan import selective_scan
 
 
@@ -39,6 +39,7 @@ class MambaConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.dt_rank = math.ceil(self.hidden / 16) if self.dt_rank is None else self.dt_rank
+        check_sizes("mamba", layers=self.layers, expand=self.expand, d_state=self.d_state, d_conv=self.d_conv, dt_rank=self.dt_rank)
 
 
 class MambaBlock(nn.Module):
@@ -75,9 +76,7 @@ class MambaBlock(nn.Module):
     def forward(self, x: Tensor, before: State, after: State) -> Tensor:
         """(B, L, d) -> (B, L, d), all tokens at once."""
         u, z = self.in_proj(self.norm(x)).chunk(2, dim=-1)  # (B, L, D_in)
-        padded = torch.cat([before.tensors[f"conv{self.layer}"].to(u.dtype), u], dim=1)
-        after.tensors[f"conv{self.layer}"] = padded[:, u.shape[1] :]
-        u = F.silu(self.conv(padded.transpose(1, 2))).transpose(1, 2)
+        u = F.silu(self.conv(windowed(f"conv{self.layer}", u, before, after).transpose(1, 2))).transpose(1, 2)
         delta, a, b, c = self.selection(u)
         wide = u.to(delta.dtype)
         y, after.tensors[f"h{self.layer}"] = selective_scan(wide, delta, a, b, c, before.tensors[f"h{self.layer}"])
@@ -86,8 +85,7 @@ class MambaBlock(nn.Module):
     def step(self, x: Tensor, before: State, after: State) -> Tensor:
         """(B, d) -> (B, d), one token by the recurrence."""
         u, z = self.in_proj(self.norm(x)).chunk(2, dim=-1)  # (B, D_in)
-        window = torch.cat([before.tensors[f"conv{self.layer}"].to(u.dtype), u.unsqueeze(1)], dim=1)  # (B, d_conv, D_in)
-        after.tensors[f"conv{self.layer}"] = window[:, 1:]
+        window = windowed(f"conv{self.layer}", u.unsqueeze(1), before, after)  # (B, d_conv, D_in)
         u = F.silu((window * self.conv.weight.squeeze(1).T).sum(1) + cast(Tensor, self.conv.bias))
         delta, a, b, c = self.selection(u)
         wide = u.to(delta.dtype)

@@ -23,9 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from overtone.errors import UserError
-from overtone.models.base import LanguageModel, ModelConfig, State
+from overtone.errors import UserError, unknown_name
+from overtone.models.base import LanguageModel, ModelConfig, State, check_sizes, windowed
 from overtone.ops import kernel_energy, resonant_convolution, resonant_modes, resonant_step
+from overtone.ops.resonant_convolution import BACKENDS
 
 LOCAL_WIDTH = 4
 LONGEST_HALF_LIFE = 2.0**20  # tokens; alpha never falls below ln 2 / this, so it is positive whatever a step does
@@ -53,6 +54,9 @@ class ResonatorConfig(ModelConfig):
             raise UserError(f"resonator: heads: {self.heads} found, a divisor of hidden ({self.hidden}) expected.")
         if self.intermediate is None:
             self.intermediate = max(8, 8 * round(self.hidden / 3))
+        check_sizes("resonator", layers=self.layers, intermediate=self.intermediate)
+        if self.kernel_backend not in BACKENDS:
+            raise unknown_name("resonator: kernel_backend", self.kernel_backend, BACKENDS)
         self.half_lives = (float(self.half_lives[0]), float(self.half_lives[1]))
         self.periods = (float(self.periods[0]), float(self.periods[1]))
         if not 0 < self.half_lives[0] <= self.half_lives[1] < LONGEST_HALF_LIFE:
@@ -129,9 +133,8 @@ class ResonantMixer(nn.Module):
             return_final=True)
         y = self._mix(y, scale)
         if self.local is not None:
-            past = torch.cat([before.tensors[f"u{self.layer}"].to(u.dtype), u], dim=1)
-            after.tensors[f"u{self.layer}"] = past[:, u.shape[1] :]
-            y = y + F.conv1d(past.transpose(1, 2), self.local.unsqueeze(1), groups=self.local.shape[0]).transpose(1, 2)
+            window = windowed(f"u{self.layer}", u, before, after)
+            y = y + F.conv1d(window.transpose(1, 2), self.local.unsqueeze(1), groups=self.local.shape[0]).transpose(1, 2)
         return self.out(y)
 
     def oscillators(self) -> Oscillators:
@@ -146,8 +149,7 @@ class ResonantMixer(nn.Module):
             u.unflatten(-1, (self.heads, -1)), before.tensors[f"s{self.layer}"], o.alpha, o.omega, o.phi, modes=o.modes)
         y = self._mix(y, o.scale)
         if self.local is not None:
-            window = torch.cat([before.tensors[f"u{self.layer}"].to(u.dtype), u.unsqueeze(1)], dim=1)  # (B, width, d)
-            after.tensors[f"u{self.layer}"] = window[:, 1:]
+            window = windowed(f"u{self.layer}", u.unsqueeze(1), before, after)  # (B, width, d)
             y = y + (window * self.local.T).sum(1)
         return self.out(y)
 

@@ -14,14 +14,13 @@ print. Source: Vaswani et al. 2017, pre-norm as in GPT-2; RoPE, Su et al. 2021.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from overtone.models.attention import KeyValueCache, attend, check_form, check_heads, default_heads, rotary, rotate
-from overtone.models.base import LanguageModel, ModelConfig, State
+from overtone.models.attention import AttentionModel, KeyValueCache, check_form, check_heads, default_heads, mix
+from overtone.models.base import ModelConfig, check_sizes
 
 
 @dataclass(kw_only=True)
@@ -39,6 +38,7 @@ class TransformerConfig(ModelConfig):
         self.ffn = 4 * self.hidden if self.ffn is None else self.ffn
         check_heads("transformer", self.hidden, self.heads)
         check_form("transformer", self.attention)
+        check_sizes("transformer", layers=self.layers, ffn=self.ffn)
 
 
 class TransformerBlock(nn.Module):
@@ -56,15 +56,12 @@ class TransformerBlock(nn.Module):
         """(B, L, d) -> (B, L, d); new keys and values go into the cache, if there is one."""
         heads = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, H, D)
         q, k, v = (item.transpose(1, 2) for item in heads.unbind(2))  # (B, H, L, D)
-        q, k = rotate(q, turn), rotate(k, turn)
-        if cache is not None:
-            k, v = cache.write(self.layer, k, v)
-        x = x + self.out(attend(q, k, v, self.form).transpose(1, 2).flatten(2))
+        x = x + self.out(mix(q, k, v, turn, cache, self.layer, self.form))
         return x + self.ffn_out(F.gelu(self.ffn_in(self.norm2(x))))
 
 
-class Transformer(LanguageModel):
-    """Four pre-norm blocks. State: a preallocated key-value cache, 2 d numbers a token and layer."""
+class Transformer(AttentionModel):
+    """Four pre-norm blocks. The cache takes 2 d numbers a token and layer."""
 
     name = "transformer"
     Config = TransformerConfig
@@ -74,34 +71,3 @@ class Transformer(LanguageModel):
     def __init__(self, config: TransformerConfig):
         super().__init__(config)
         self.blocks = nn.ModuleList(TransformerBlock(config, layer) for layer in range(config.layers))
-        self.head_dimension = config.hidden // cast(int, config.heads)
-
-    def features(self, ids: Tensor, state: State | None = None, return_state: bool = False) -> Any:
-        """The residual stream after the last block, (B, L, d)."""
-        length = ids.shape[1]
-        if state is None and return_state:
-            state = self.init_state(ids.shape[0], length, ids.device)
-        cache = None if state is None else cast(KeyValueCache, state).extended(length)
-        x = self.embedding(ids)
-        turn = rotary(0 if cache is None else cache.position, length, self.head_dimension, self.config.rope_theta, x)
-        for block in self.blocks:
-            x = block(x, turn, cache)
-        if cache is not None:
-            cache.position += length
-        return (x, cache) if return_state else x
-
-    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token against the cache."""
-        x, after = self.features(ids.unsqueeze(1), state, return_state=True)
-        return F.linear(x[:, 0], self.head_weight), after
-
-    def init_state(self, batch: int, max_length: int | None = None, device: Any = None,
-                   dtype: torch.dtype | None = None) -> KeyValueCache:
-        """An empty cache of `max_length` positions; it grows when it is full."""
-        device, dtype = self.state_place(device, dtype)
-        shape = (batch, cast(int, self.config.heads), self.head_dimension)
-        return KeyValueCache.allocate(self.config.layers, shape, max_length, device, dtype)
-
-    def mixer_flops(self, length: int) -> float:
-        """Scores and their product with v: 4 d a token and visible position, (L + 1) / 2 of them on average."""
-        return 4 * self.hidden * self.config.layers * (length + 1) / 2
