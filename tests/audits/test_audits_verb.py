@@ -112,6 +112,7 @@ def test_a_transplant_without_a_control_is_a_remark(transplanted, capsys):
     (["causality"], "give --study"),
     (["causality", "--hf", "/nowhere/at/all"], "no such model folder"),
     (["causality", "--hf", "x", "--study", "y"], "either --hf or"),
+    (["causality", "--hf", "x", "--device", "abacus"], "--device: 'abacus' cannot be used"),
 ])
 def test_mistakes_are_one_line(words, told, capsys):
     assert main(["audit", *words]) == 2
@@ -127,6 +128,12 @@ def test_an_empty_folder_and_an_unknown_setting_are_mistakes(tmp_path, toy, caps
     write_json(tmp_path / "study.json", dict(toy_study(audits={"causality": {"lenght": 3}}).data))
     assert main(["audit", "causality", "--study", str(tmp_path / "study.json"), "--results", str(results)]) == 2
     assert "Did you mean 'length'" in capsys.readouterr().err
+    for audit, settings, told in (("causality", {"length": 3}, "length: found 3, expected a whole number of at least 4"),
+                                  ("entropy", {"windows": 1.5}, "windows: found 1.5, expected a whole number"),
+                                  ("baseline", {"edge_gain": "x"}, "edge_gain: found 'x', expected a number")):
+        write_json(tmp_path / "study.json", dict(toy_study(audits={audit: settings}).data))
+        assert main(["audit", audit, "--study", str(tmp_path / "study.json"), "--results", str(results)]) == 2
+        assert f"audits.{audit}: {told}" in capsys.readouterr().err
 
 
 def test_an_ok_cell_without_its_model_is_a_mistake(spoilable, capsys):

@@ -52,6 +52,12 @@ def test_damage_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 38}))
     with pytest.raises(UserError, match=r"weights do not fit config\.json; first at 'embedding\.weight'"):
         load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": None}))
+    with pytest.raises(UserError, match="vocab_size: None found, int expected"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match="model_type '' found"):
+        load_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "llama"}))
     with pytest.raises(UserError, match="model_type 'llama' found"):
         load_checkpoint(tmp_path)

@@ -7,11 +7,13 @@ import dataclasses
 import pytest
 import yaml
 
+from overtone.cli import main
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.study import Cell, experiment_cells, load_study, resolve_study, study_cells, sweep_trials
 from overtone.study.cells import rate_owner
 from overtone.study.load import workflow_root
+from overtone.study.schema import read_metrics, schema
 
 STUDIES = ["smoke", "mini", "paper"]
 
@@ -165,3 +167,38 @@ def test_a_name_given_twice_is_refused(tmp_path):
     (tmp_path / "mine.yaml").write_text(text.replace("\narchitectures:\n", "\narchitectures:\n  llama: {model: harmonic}\n"))
     with pytest.raises(UserError, match="the key 'llama' is given twice, keep one"):
         load_study(tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"training": None}, "training: found None, expected a mapping"), ({"length": "x"}, "length: found 'x', expected a whole number"),
+     ({"match": 3}, "match: found 3, expected a string or null"), ({"model": None}, "model: found None, expected a string")],
+)
+def test_a_cell_of_other_types_is_refused(mini, changes, told):
+    with pytest.raises(UserError, match=told):
+        Cell.from_config(study_cells(mini)[0].config() | changes)
+    with pytest.raises(UserError, match="found a list, expected a mapping"):
+        Cell.from_config([1])
+
+
+def test_a_damaged_metrics_file_is_named_with_its_key(tmp_path, capsys):
+    path = tmp_path / "metrics.json"
+    for content, told in (([], "the key 'schema' is missing"), (dict.fromkeys(schema("metrics")["required"], 1), "status 1, expected one")):
+        write_json(path, content)
+        with pytest.raises(UserError, match=told) as caught:
+            read_metrics(path)
+        assert str(caught.value).startswith(str(path))
+        assert main(["choose-rate", "--trials", str(path), "--out", str(tmp_path / "chosen.json")]) == 2
+        assert capsys.readouterr().err.startswith(f"overtone: {path}: ")
+    assert not (tmp_path / "chosen.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["study", "smoke", "--edit", "[1]"], "--edit: found [1], expected a mapping of keys to change"),
+     (["plan", "--study", "smoke", "--price", "-3"], "--price: -3 found, at least 0 expected"),
+     (["plan", "--study", "smoke", "--results", "nowhere"], "--results nowhere: no such folder")],
+)
+def test_mistakes_of_a_call_are_one_line(words, told, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"overtone: {told}")

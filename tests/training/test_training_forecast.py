@@ -12,6 +12,7 @@ from overtone.cli import main
 from overtone.errors import UserError
 from overtone.models import build_for_cell, flops_per_token, parameter_counts
 from overtone.study import experiment_cells, load_study, study_cells, sweep_trials
+from overtone.study.schema import schema
 from overtone.training import preflight
 from overtone.training.forecast import START_S, Calibration, Forecaster, find_device, region_tokens
 from overtone.verbs.plan import BASES, as_text, forecast_study, transplant_shape
@@ -106,7 +107,7 @@ def test_finished_cells_set_the_rate(smoke, tmp_path):
     assert calibrated.memory_bytes == pytest.approx(3 * plain.memory_bytes, rel=1e-6)
     folder = tmp_path / "cells" / cell.key
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps(fast))
+    (folder / "metrics.json").write_text(json.dumps(dict.fromkeys(schema("metrics")["required"]) | fast))
     found = forecast_study(smoke, device, 1.0, tmp_path)
     assert found["calibrated_from_cells"] == 1
     assert sum(row.get("finished", 0) for row in found["rows"]) >= 1

@@ -4,6 +4,7 @@ import pytest
 
 from overtone.cli import main
 from overtone.errors import UserError
+from overtone.study.schema import schema
 from overtone.training.sweep import choose_rate
 
 
@@ -55,6 +56,6 @@ def test_what_cannot_be_compared_is_refused(trials, said):
 
 def test_the_verb_writes_what_was_chosen(tmp_path):
     for name, value in (("a", trial(0.01, 3.0)), ("b", trial(0.001, 2.5))):
-        (tmp_path / name).write_text(json.dumps(value))
+        (tmp_path / name).write_text(json.dumps(dict.fromkeys(schema("metrics")["required"]) | value))
     assert main(["choose-rate", "--trials", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "chosen.json")]) == 0
     assert json.loads((tmp_path / "chosen.json").read_text())["chosen"] == 0.001

@@ -97,12 +97,12 @@ def _rate_row(protocol: str, architecture: str, rate: float, cells: list[Finishe
 
 def behaviour(subject: str, item: FinishedCell) -> list[Row]:
     """The four rows of what one attention architecture does, on a model built as its cell's."""
-    from overtone.audits.subjects import build_untrained
     from overtone.audits.watch import attention_calls, cache_moves, fused_updates, position_spread
     from overtone.models import build_for_cell
+    from overtone.models.checkpoint import model_of_config
 
-    folder = item.folder / "model"
-    model: Any = build_untrained(folder) if (folder / "config.json").is_file() else build_for_cell(item.cell, 256)
+    config = item.folder / "model" / "config.json"
+    model: Any = model_of_config(config) if config.is_file() else build_for_cell(item.cell, 256)
     layers = len(model.blocks)
     calls, scores = attention_calls(model)
     updates, operations = fused_updates(model)

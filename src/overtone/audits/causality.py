@@ -70,7 +70,7 @@ def _unchanged(
     tolerance = TOLERANCE[subject.dtype]
     rows = max(1, _ELEMENTS // (ids.shape[1] * subject.vocab_size))
     worst, squares, count = 0.0, 0.0, 0
-    seen: list[tuple[int, int, Tensor]] = []
+    seen: list[tuple[int, Tensor]] = []
     for start in range(0, len(ids), rows):
         part = slice(start, start + rows)
         before = logits_of(ids[part].to(subject.device)).double()
@@ -80,10 +80,10 @@ def _unchanged(
         for row, cut in enumerate(cuts[part].tolist()):
             change = (after[row, :cut] - before[row, :cut]).abs().amax(-1)  # (cut,)
             worst = max(worst, float(change.max())) if bool(torch.isfinite(change).all()) else float("inf")
-            seen.append((start + row, cut, change.cpu()))
+            seen.append((cut, change.cpu()))
     scale = (squares / count) ** 0.5
     detail = f"{len(cuts)} cuts in windows of {ids.shape[1]} tokens, {subject.dtype}"
-    leaks = [(int((change > tolerance * scale).nonzero()[0]), cut) for _, cut, change in seen if bool((change > tolerance * scale).any())]
+    leaks = [(int((change > tolerance * scale).nonzero()[0]), cut) for cut, change in seen if bool((change > tolerance * scale).any())]
     if leaks:
         position, cut = leaks[0]
         detail += f"; {len(leaks)} cuts leak: logits at position {position} change with the tokens from {cut} on"

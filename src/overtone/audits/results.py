@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from overtone.errors import UserError
-from overtone.files import read_json
 from overtone.study import Cell, Study, study_cells
+from overtone.study.schema import read_metrics
 
 LEAKY = "leaky"  # the kind of block that every audit of a model must flag
 
@@ -34,7 +34,7 @@ def finished_cells(study: Study, results: Path) -> tuple[list[FinishedCell], lis
     for cell in study_cells(study):
         folder = results / "cells" / cell.key
         if (folder / "metrics.json").is_file():
-            cells.append(FinishedCell(cell, read_json(folder / "metrics.json"), folder))
+            cells.append(FinishedCell(cell, read_metrics(folder / "metrics.json"), folder))
         else:
             missing.append(cell.key)
     if not cells:

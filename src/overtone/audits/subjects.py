@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from overtone.models import LanguageModel
 
 _CACHES = ("cache", "past_key_values", "cache_params", "state")
 
@@ -97,22 +96,12 @@ def _keeps_state(model: Any, device: str) -> bool:
             return False
 
 
-def build_untrained(folder: Path) -> LanguageModel:
-    """A model as the config.json of one of our checkpoints describes it, with random weights; works under torch.device("meta")."""
-    from overtone.models import build_model
-    from overtone.models.checkpoint import TYPE_PREFIX
-
-    config = read_json(folder / "config.json")
-    return build_model(config["model_type"].removeprefix(TYPE_PREFIX), vocab_size=config["vocab_size"], hidden=config["hidden_size"],
-                       **config["options"])
-
-
 def open_subject(path: str | Path, *, name: str = "", dtype: str = "", device: str = "cpu", control: bool = False,
                  trust_remote_code: bool = False) -> Subject:
     """The model of a folder or GGUF file as a subject: ours in float64, any other in float32, unless `dtype` says otherwise."""
     folder = Path(path)
     config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    kind = str(config.get("model_type", ""))
+    kind = str(config.get("model_type", "")) if isinstance(config, dict) else ""
     if kind.startswith("overtone_"):
         from overtone.models import load_checkpoint
 

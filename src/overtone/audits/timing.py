@@ -69,11 +69,11 @@ def checkpoint_flops(folder: Path, length: int) -> float:
     """Forward FLOPs a token of the model stored in a folder, from its configuration alone."""
     import torch
 
-    from overtone.audits.subjects import build_untrained
     from overtone.models import flops_per_token
+    from overtone.models.checkpoint import model_of_config
 
     with torch.device("meta"):
-        return float(flops_per_token(build_untrained(folder), length))
+        return float(flops_per_token(model_of_config(folder / "config.json"), length))
 
 
 def _benchmark(rows: list[Row], notes: dict[str, None], content: Mapping[str, Any], peaks: Peaks) -> None:

@@ -45,12 +45,7 @@ def save_checkpoint(model: LanguageModel, directory: StrPath) -> None:
 def load_checkpoint(directory: StrPath) -> LanguageModel:
     """The model of a folder written by `save_checkpoint` or `save_pretrained`, on the CPU, in the dtype it was stored in."""
     folder = Path(directory)
-    config = read_json(folder / "config.json")
-    kind = str(config.get("model_type", ""))
-    if not kind.startswith(TYPE_PREFIX):
-        raise UserError(f"{folder / 'config.json'}: model_type {kind!r} found, one that starts with {TYPE_PREFIX!r} expected. "
-                        "Load other models with transformers.")
-    model = build_model(kind.removeprefix(TYPE_PREFIX), vocab_size=config["vocab_size"], hidden=config["hidden_size"], **config["options"])
+    model = model_of_config(folder / "config.json")
     tensors = _tensors(folder)
     expected = model.state_dict()
     wrong = sorted(set(expected) ^ set(tensors)) or [name for name in expected if expected[name].shape != tensors[name].shape]
@@ -58,6 +53,19 @@ def load_checkpoint(directory: StrPath) -> LanguageModel:
         raise UserError(f"{folder}: the weights do not fit config.json; first at {wrong[0]!r}. The folder mixes two models: save it again.")
     model.load_state_dict(tensors, assign=True)
     return model
+
+
+def model_of_config(path: StrPath) -> LanguageModel:
+    """A model with random weights as config.json describes it, also on the meta device; UserError where it describes none of ours."""
+    config = read_json(path)
+    kind = str(config.get("model_type", "")) if isinstance(config, dict) else ""
+    if not kind.startswith(TYPE_PREFIX):
+        raise UserError(f"{path}: model_type {kind!r} found, one that starts with {TYPE_PREFIX!r} expected. "
+                        "Load other models with transformers.")
+    for key, wanted in (("vocab_size", int), ("hidden_size", int), ("options", dict)):
+        if not isinstance(config.get(key), wanted):
+            raise UserError(f"{path}: {key}: {config.get(key)!r} found, {wanted.__name__} expected. Save the model again.")
+    return build_model(kind.removeprefix(TYPE_PREFIX), vocab_size=config["vocab_size"], hidden=config["hidden_size"], **config["options"])
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from overtone.study.load import Study
 
 COORDINATES = ("protocol", "corpus", "tokenizer", "architecture", "size", "length", "seed")
+_CONFIG_TYPES: dict[str, tuple[Any, str]] = {  # all others: a string
+    "options": (Mapping, "a mapping"), "training": (Mapping, "a mapping"), "match": (str | None, "a string or null"),
+    **dict.fromkeys(("length", "seed", "hidden"), (int, "a whole number")),
+}
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,18 @@ class Cell:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Cell:
-        """Inverse of `config()`; a missing or unknown field is a UserError."""
+        """Inverse of `config()`; a missing or unknown field, or one of another type, is a UserError."""
         names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(config, Mapping):
+            raise UserError(f"cell config: found a {type(config).__name__}, expected a mapping of {', '.join(sorted(names))}.")
         if set(config) != names:
             wrong = sorted(set(config) ^ names)
             raise UserError(f"cell config: fields {', '.join(wrong)} are missing or unknown. Expected: {', '.join(sorted(names))}.")
         values = dict(config)
+        for name, value in values.items():
+            wanted = _CONFIG_TYPES.get(name, (str, "a string"))
+            if not isinstance(value, wanted[0]):
+                raise UserError(f"cell config: {name}: found {value!r}, expected {wanted[1]}.")
         values["options"] = canonical_json(values["options"])
         values["training"] = canonical_json(values["training"])
         return cls(**values)

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 
 from overtone.errors import UserError, unknown_name
+from overtone.files import StrPath, read_json
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "workflow" / "schemas"
 
@@ -43,6 +44,18 @@ def check(name: str, value: Any, where: str, part: Sequence[str] = ()) -> Any:
     if problems:
         raise _explain(problems[0], where)
     return filled
+
+
+def read_metrics(path: StrPath) -> dict[str, Any]:
+    """A cell's metrics.json. One that is missing, damaged or lacks a key is a UserError; `check` would look at every number, too."""
+    found = read_json(path)
+    missing = [key for key in schema("metrics")["required"] if not isinstance(found, dict) or key not in found]
+    if missing:
+        raise UserError(f"{path}: the key {missing[0]!r} is missing. Delete the file and run its stage again.")
+    known = schema("metrics", "properties", "status")["enum"]
+    if found["status"] not in known:
+        raise UserError(f"{path}: status {found['status']!r}, expected one of {', '.join(known)}. Run it again.")
+    return dict(found)
 
 
 def _resolve(definition: Any, root: dict[str, Any]) -> dict[str, Any]:
@@ -102,4 +115,4 @@ def _explain(problem: Any, where: str) -> UserError:
         return UserError(f"{place}: found {found}, expected each item once.")
     if rule in limits:
         return UserError(f"{place}: found {found}, expected {limits[rule]} {problem.validator_value}.")
-    return UserError(f"{place}: {problem.message}.")
+    return UserError(f"{place}: {problem.message if len(problem.message) <= 160 else f'found {found}, against {rule} of the schema'}.")

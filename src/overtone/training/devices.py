@@ -102,6 +102,18 @@ def choose_device(request: str, log: Callable[[str], None] = lambda line: None) 
     return "cpu"
 
 
+def usable(name: str) -> str:
+    """A device as torch names it (cpu, cuda, cuda:1, mps); a UserError where this machine or this torch has none such."""
+    import torch
+
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"--device: {name!r} cannot be used ({reason[:120]}). Use --device cpu, or a machine that has it.") from None
+    return name
+
+
 def torch_device(request: str, log: Callable[[str], None] = lambda line: None) -> torch.device:
     """As `choose_device`, as a torch device that works; a CPU gets OVERTONE_THREADS threads (default 1)."""
     name = choose_device(request, log)

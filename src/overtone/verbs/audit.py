@@ -23,9 +23,11 @@ from overtone.audits.report import AuditReport, Row
 from overtone.errors import UserError, unknown_name
 from overtone.files import write_json
 from overtone.study import Study, load_study
+from overtone.training.devices import usable
 
 MODEL_AUDITS = ("causality", "entropy")
 AUDITS = (*MODEL_AUDITS, "budget", "timing", "baseline")
+LEAST = {"length": 4, "cuts": 1, "prompt": 1, "windows": 1}  # two neighbouring cuts need four tokens; others: 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, write, judge."""
+    if args.audit in MODEL_AUDITS:
+        usable(args.device)
     report = audit_hf(args) if args.hf else audit_study(args)
     if not report.rows:
         raise UserError(f"audit {args.audit}: nothing to audit. {' '.join(report.notes)}".strip())
@@ -130,7 +134,11 @@ def _measurements(
 def _settings(audit: str, check: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """The keyword settings of an audit with their defaults; an unknown key of the study is a UserError."""
     defaults = {name: item.default for name, item in inspect.signature(check).parameters.items() if item.kind is item.KEYWORD_ONLY}
-    for key in given:
+    for key, value in given.items():
         if key not in defaults:
             raise unknown_name(f"audits.{audit}: key", key, defaults)
+        least = LEAST.get(key, 0)
+        if isinstance(value, bool) or not isinstance(value, int if isinstance(defaults[key], int) else int | float) or value < least:
+            kind = "a whole number" if isinstance(defaults[key], int) else "a number"
+            raise UserError(f"audits.{audit}: {key}: found {value!r}, expected {kind} of at least {least}.")
     return defaults | given

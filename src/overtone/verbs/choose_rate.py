@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from overtone.files import read_json, write_json
+from overtone.files import write_json
+from overtone.study.schema import read_metrics
 from overtone.training.sweep import choose_rate
 
 
@@ -19,5 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose and write."""
-    write_json(args.out, choose_rate([read_json(path) for path in args.trials]))
+    write_json(args.out, choose_rate([read_metrics(path) for path in args.trials]))
     return 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from overtone.errors import UserError
 from overtone.files import read_json
+from overtone.training.devices import usable
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8: byte ids that make no text after so many never will
 
@@ -38,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--max-tokens: {args.max_tokens} found, at least 1 expected.")
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     folder = args.checkpoint / "model" if (args.checkpoint / "model" / "config.json").is_file() else args.checkpoint
-    kind = str(read_json(folder / "config.json").get("model_type", ""))
+    usable(args.device)
+    described = read_json(folder / "config.json")
+    kind = str(described.get("model_type", "")) if isinstance(described, dict) else ""
     for text in (_ours if kind.startswith("overtone_") else _transformers)(folder, prompt, args):
         sys.stdout.write(text)
         sys.stdout.flush()

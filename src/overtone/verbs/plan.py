@@ -1,8 +1,8 @@
 """Print what a study will cost before anything starts: cells, tokens, FLOPs, memory, hours and dollars by experiment.
 
-From the study alone, on a named device; with --results calibrated from its finished cells. Hours are device hours: with
-N devices the wall time is a N-th. A cell that several experiments share is
-counted in the first (cells: those of the experiment; runs: those counted here).
+From the study alone, on a named device; with --results calibrated from its finished cells. Hours are device hours: with N devices
+the wall time is an N-th. A cell that several experiments share is counted in the first (cells: those of the experiment; runs: those
+counted here).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overtone.errors import UserError
-from overtone.files import read_json
 from overtone.study import Study, experiment_cells, load_study, study_cells, sweep_trials
+from overtone.study.schema import read_metrics
 
 if TYPE_CHECKING:
     from overtone.training.forecast import Device, Forecast, Forecaster, Shape
@@ -49,6 +49,10 @@ def run(args: argparse.Namespace) -> int:
 
     device = find_device(args.device or ("cpu" if study.data["device"] == "cpu" else "NVIDIA H100 80GB"))
     price = study.data["price_per_hour"] if args.price is None else args.price
+    if price < 0:
+        raise UserError(f"--price: {price:g} found, at least 0 expected.")
+    if args.results and not Path(args.results).is_dir():
+        raise UserError(f"--results {args.results}: no such folder. Give results/STUDY of a study that has been run, or leave it out.")
     found = forecast_study(study, device, float(price), Path(args.results) if args.results else None)
     print(json.dumps(found, indent=1) if args.json else as_text(found))
     return 0
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def finished_metrics(results: Path) -> list[dict[str, Any]]:
     """metrics.json of every finished cell and trial."""
-    return [read_json(path) for kind in ("cells", "lr_sweep") for path in sorted((results / kind).rglob("metrics.json"))]
+    return [read_metrics(path) for kind in ("cells", "lr_sweep") for path in sorted((results / kind).rglob("metrics.json"))]
 
 
 def forecast_study(study: Study, device: Device, price: float, results: Path | None) -> dict[str, Any]:

@@ -27,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
         edits = json.loads(args.edit)
     except ValueError as error:
         raise UserError(f"--edit: not valid JSON ({error}).") from None
+    if not isinstance(edits, dict):
+        raise UserError(f"--edit: found {args.edit}, expected a mapping of keys to change, such as {{\"verdicts\": false}}.")
     study = load_study(args.study, edits)
     if args.out:
         write_json(args.out, study.data)
