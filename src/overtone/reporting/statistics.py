@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -66,10 +66,6 @@ class Estimate:
     def decided(self) -> bool:
         """Whether the interval excludes the null value."""
         return self.low is not None and self.high is not None and not self.low <= self.null <= self.high
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def gap(reference: Any, other: Any) -> Any:
