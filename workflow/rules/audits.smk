@@ -13,6 +13,9 @@ rule audit:
         f"{RESULTS}/logs/audit/{{audit}}.tsv"
     conda:
         "../../envs/train.yaml"
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         settings=audit_settings,
         results=results_of,

@@ -17,9 +17,9 @@ rule bench:
         "../../envs/train.yaml"
     threads: EXCLUSIVE
     resources:
-        gpu=1 if STUDY.data["device"] == "cuda" else 0,
-        mem_mb=4000,
-        runtime=60,
+        gpu=min(GPUS, 1),
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         settings=benchmark_settings,
         sources=stage_sources("bench"),
@@ -39,6 +39,9 @@ rule diagnose:
         f"{RESULTS}/logs/diagnose.tsv"
     conda:
         "../../envs/train.yaml"
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         results=results_of,
         sources=stage_sources("diagnose"),

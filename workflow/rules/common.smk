@@ -50,10 +50,6 @@ def study_source():
     return str(Path(name).resolve()) if Path(name).suffix in (".yaml", ".yml") else name
 
 
-# Not a parameter: of the study_part rule only what concerns the part may make it run again.
-STUDY_WORDS = f"{shlex.quote(study_source())} --edit {shlex.quote(canonical_json(CONFIG['edit']))}"
-
-
 def one_of(names):
     """A wildcard constraint: exactly one of these names ($^, which matches nothing, for none)."""
     return "|".join(re.escape(str(name)) for name in sorted(set(names), key=str)) or "$^"
@@ -171,6 +167,15 @@ def trial_json(wildcards):
 def resource(name, cell, attempt):
     """One resource of a training job, from its cell; memory and time grow with each attempt."""
     return cell_resources(STUDY, cell)[name] * attempt
+
+
+def growing(value):
+    """A resource that every attempt asks for as much of again."""
+
+    def resource(wildcards, attempt):
+        return value * attempt
+
+    return resource
 
 
 def folder_of(wildcards, output):

@@ -31,8 +31,9 @@ rule study_part:
         "../../envs/data.yaml"
     params:
         decides=part_decides,
+        study=study_words,
     shell:
-        "overtone study {STUDY_WORDS} --out {output} 2> {log}"
+        "overtone study {params.study} --out {output} 2> {log}"
 
 
 rule preflight:

@@ -15,6 +15,12 @@ def part_decides(wildcards):
     return canonical_json(found)
 
 
+def study_words(wildcards, output):
+    """The study and its edits as words of a command. Snakemake does not compare a parameter that is derived from the output: what makes
+    a part's job run again is `decides` alone."""
+    return f"{shlex.quote(study_source())} --edit {shlex.quote(canonical_json(CONFIG['edit']))}"
+
+
 def corpus_entry(wildcards):
     """The corpus' entry in workflow/corpora.yaml: another version or digest is fetched anew."""
     return canonical_json(corpus_registry()[wildcards.corpus])

@@ -37,9 +37,9 @@ rule transplant_train:
     conda:
         "../../envs/train.yaml"
     resources:
-        gpu=1 if STUDY.data["device"] == "cuda" else 0,
-        mem_mb=64000 if STUDY.data["device"] == "cuda" else 4000,
-        runtime=1440 if STUDY.data["device"] == "cuda" else 60,
+        gpu=min(GPUS, 1),
+        mem_mb=growing(64000 if GPUS else 4000),
+        runtime=growing(1440 if GPUS else 60),
     params:
         config=transplant_config,
         results=results_of_transplant,
@@ -63,9 +63,9 @@ rule transplant_evaluate:
     conda:
         "../../envs/train.yaml"
     resources:
-        gpu=1 if STUDY.data["device"] == "cuda" else 0,
-        mem_mb=64000 if STUDY.data["device"] == "cuda" else 4000,
-        runtime=240 if STUDY.data["device"] == "cuda" else 60,
+        gpu=min(GPUS, 1),
+        mem_mb=growing(64000 if GPUS else 4000),
+        runtime=growing(240 if GPUS else 60),
     params:
         config=transplant_config,
         results=results_of_transplant,
