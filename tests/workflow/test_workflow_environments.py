@@ -16,7 +16,10 @@ from conda_packages import index_name, locked_versions
 SRC = ROOT / "src"
 # Environment -> the folders (or modules) of the package that its rules run.
 CODE = {
-    "data": ("corpora", "study", *(f"verbs/{verb}.py" for verb in ("fetch", "extract", "split", "tokenizer", "tokenize", "study"))),
+    "data": (
+        *("corpora", "study"),
+        *(f"verbs/{verb}.py" for verb in ("fetch", "extract", "split", "tokenizer", "tokenize", "study", "gather")),
+    ),
     "train": (
         *("ops", "models", "training", "transplant", "benchmarks", "audits"),
         *(f"verbs/{verb}.py" for verb in ("preflight", "train", "choose_rate", "transplant", "bench", "diagnose", "audit")),

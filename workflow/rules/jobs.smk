@@ -5,13 +5,13 @@
 
 def part_decides(wildcards):
     """What of the study concerns one part: where jobs run, a benchmark's settings, a transplant with its base."""
-    kind, _, name = wildcards.part.partition("-")
+    kind, *name = wildcards.part.split("-", 1)
     found = [STUDY.data["device"], STUDY.data["gpus_per_cell"]]
     if kind == "bench":
-        found += [STUDY.benchmarks.get(name, {})]
+        found += [STUDY.benchmarks.get(name[0], {})]
     if kind == "transplant":
         bases = [cell.config() for cell in transplant_bases(STUDY)]
-        found += [STUDY.transplants[name], bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
+        found += [STUDY.transplants[name[0]], bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
     return canonical_json(found)
 
 
