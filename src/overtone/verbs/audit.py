@@ -14,20 +14,18 @@ on a violation (0 with --report-only).
 from __future__ import annotations
 
 import argparse
-import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from overtone.audits.report import AuditReport, Row
-from overtone.errors import UserError, unknown_name
+from overtone.audits.settings import AUDITS, audit_settings
+from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.study import Study, load_study
 from overtone.training.devices import usable
 
 MODEL_AUDITS = ("causality", "entropy")
-AUDITS = (*MODEL_AUDITS, "budget", "timing", "baseline")
-LEAST = {"length": 4, "cuts": 1, "prompt": 1, "windows": 1}  # two neighbouring cuts need four tokens; others: 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,40 +103,13 @@ def _models(args: argparse.Namespace, found: Iterable[Any], check: Callable[...,
 
 def _model_audit(args: argparse.Namespace, given: dict[str, Any]) -> tuple[Callable[..., list[Row]], dict[str, Any]]:
     """The audit's function and its settings: defaults, over them the study's, over them the flags."""
-    from overtone.audits.causality import audit_causality
-    from overtone.audits.entropy import audit_entropy
-
-    check = audit_causality if args.audit == "causality" else audit_entropy
-    return check, _settings(
-        args.audit, check, given | {key: getattr(args, key) for key in ("seed", "length") if getattr(args, key) is not None}
-    )
+    flags = {key: getattr(args, key) for key in ("seed", "length") if getattr(args, key) is not None}
+    return AUDITS[args.audit], audit_settings(args.audit, given | flags)
 
 
 def _measurements(
     audit: str, study: Study, cells: list[Any], results: Path, given: dict[str, Any]
 ) -> tuple[list[Row], list[str], dict[str, Any]]:
-    if audit == "budget":
-        from overtone.audits.budget import audit_budget
-
-        return *audit_budget(cells), _settings(audit, audit_budget, given)
-    if audit == "timing":
-        from overtone.audits.timing import audit_timing
-
-        return *audit_timing(cells, results), _settings(audit, audit_timing, given)
-    from overtone.audits.baseline import audit_baseline
-
-    settings = _settings(audit, audit_baseline, given)
-    return *audit_baseline(study, cells, results, **settings), settings
-
-
-def _settings(audit: str, check: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The keyword settings of an audit with their defaults; an unknown key of the study is a UserError."""
-    defaults = {name: item.default for name, item in inspect.signature(check).parameters.items() if item.kind is item.KEYWORD_ONLY}
-    for key, value in given.items():
-        if key not in defaults:
-            raise unknown_name(f"audits.{audit}: key", key, defaults)
-        least = LEAST.get(key, 0)
-        if isinstance(value, bool) or not isinstance(value, int if isinstance(defaults[key], int) else int | float) or value < least:
-            kind = "a whole number" if isinstance(defaults[key], int) else "a number"
-            raise UserError(f"audits.{audit}: {key}: found {value!r}, expected {kind} of at least {least}.")
-    return defaults | given
+    settings = audit_settings(audit, given)
+    found = {"budget": (cells,), "timing": (cells, results), "baseline": (study, cells, results)}[audit]
+    return *AUDITS[audit](*found, **settings), settings

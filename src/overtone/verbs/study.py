@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from overtone.audits.settings import check_audits
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.study import load_study
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(edits, dict):
         raise UserError(f"--edit: found {args.edit}, expected a mapping of keys to change, such as {{\"verdicts\": false}}.")
     study = load_study(args.study, edits)
+    check_audits(study)
     if args.out:
         write_json(args.out, study.data)
     else:
