@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from overtone.benchmarks import decode
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.decode import Settings, _decoder, matrix_products, measure, table
 from overtone.benchmarks.decoders import (
+    CompiledDecoder,
     GraphDecoder,
     GrowingCache,
     StepDecoder,
@@ -96,6 +98,36 @@ def test_a_traced_step_chooses_the_same_tokens_call_after_call(name):
         assert traced.state.nbytes == state.nbytes
 
 
+@pytest.mark.parametrize("name", ["harmonic", "mamba", "resonator"])
+def test_a_compiled_step_chooses_the_same_tokens_call_after_call(name):
+    model, ids, first, state = prompted(name)
+    with torch.inference_mode():
+        compiled = CompiledDecoder(model, first, state)
+        assert torch.equal(compiled.advance(5), greedy(model, ids, 6))
+        assert torch.equal(compiled.advance(7), greedy(model, ids, 13))
+        assert compiled.state.position == state.position + 12
+        assert compiled.state.nbytes == state.nbytes
+
+
+def test_attention_has_no_compiled_step():
+    model, _, first, state = prompted("llama")
+    with pytest.raises(NotImplementedError, match="llama: no compiled step"):
+        CompiledDecoder(model, first, state)
+
+
+@pytest.mark.parametrize(("fastest", "second"), [("compiled", "traced"), ("traced", "compiled"), ("step", "step")])
+def test_the_fastest_way_that_decodes_the_same_tokens_is_taken(monkeypatch, fastest, second):
+    model, _, first, state = prompted("harmonic", batch=1, room=64)
+    seconds = dict.fromkeys(("step", "traced", "compiled"), 3.0) | {second: 2.0, fastest: 1.0}
+    monkeypatch.setattr(decode, "sample", lambda call, device, repetitions: [seconds[call.func.__self__.path]])
+    with torch.inference_mode():
+        assert _decoder(model, first, state, SMALL).path == fastest
+        for way in (CompiledDecoder, TracedDecoder):
+            if way.path == fastest:
+                monkeypatch.setattr(way, "advance", lambda decoder, count, advance=way.advance: advance(decoder, count) + 1)
+                assert _decoder(model, first, state, SMALL).path == second
+
+
 def test_a_step_that_looks_at_its_position_is_not_captured():
     model = build_model("harmonic", vocab_size=V, hidden=32, seed=1, stride=(1, 2, 4)).eval()
     ids = torch.randint(V, (1, 9), generator=torch.Generator().manual_seed(0))
@@ -140,7 +172,7 @@ def test_every_architecture_context_and_variant_has_a_row(measured):
         assert len(row["ms_per_token"]["samples"]) == 3
         assert row["prefill_s"] > 0
         assert row["peak_bytes"] > row["state_bytes"] > 0
-        assert row["path"] in (["step"] if row["variant"] == "eager" else ["step", "traced"])
+        assert row["path"] in (["step"] if row["variant"] == "eager" else ["step", "traced", "compiled"])
         assert row["matrices_ms"] > 0
     assert len(table(measured["rows"]).splitlines()) == len(rows) + 1
     assert json.loads(json.dumps(measured, allow_nan=False))["rows"] == measured["rows"]
@@ -162,8 +194,6 @@ def test_the_eager_cache_takes_more_memory_at_its_peak_than_the_static_one(measu
 
 
 def test_a_row_that_does_not_fit_is_a_failure_and_the_others_go_on(monkeypatch):
-    from overtone.benchmarks import decode
-
     def full(model, ids, room):
         if ids.shape[1] == 128:
             raise MemoryError("allocate 1 GiB")

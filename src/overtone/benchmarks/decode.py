@@ -1,7 +1,7 @@
 """Decoding: milliseconds a token and memory by context, for every architecture. The prompt is really read.
 
 static   as good as a user gets it: static key-value cache and SDPA for attention, a state of fixed size for the others; the step is
-         captured once, on a CPU into TorchScript, on a GPU as a CUDA graph (`path` says which way a row took)
+         captured once, on a CPU into machine code or TorchScript, on a GPU as a CUDA graph (`path` says which way a row took)
 eager    attention as a first implementation does it: a cache that is concatenated anew for every token, scores written out
 
 Models are untrained: the time of a step does not depend on the weights. `ms_per_token` is the time of a run of `tokens` tokens over
@@ -24,6 +24,8 @@ import torch
 from overtone.benchmarks.candidates import Candidate, candidates
 from overtone.benchmarks.clock import CLOCK, sample, summary, synchronise
 from overtone.benchmarks.decoders import (
+    CompiledDecoder,
+    Decoder,
     GraphDecoder,
     GrowingCache,
     StepDecoder,
@@ -43,7 +45,7 @@ from overtone.training.memory import as_out_of_memory
 
 MATRIX_REPETITIONS = 101
 CHECKED = 4  # tokens a captured step is compared on with the plain one
-TRIALS = 4  # runs of tokens that decide between the two, the first to warm up
+TRIALS = 4  # runs of tokens that decide between the ways, the first to warm up
 MEMORY_TOKENS = 2  # decoded to see the memory they take
 
 
@@ -122,7 +124,7 @@ def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]],
         failures.append(place | {"status": "oom", "message": str(full)})
 
 
-def _variant(model: LanguageModel, decoder: StepDecoder | TracedDecoder | GraphDecoder, variant: str, settings: Settings) -> dict[str, Any]:
+def _variant(model: LanguageModel, decoder: Decoder, variant: str, settings: Settings) -> dict[str, Any]:
     """Time one decoder, then measure the memory of one more token."""
     device = torch.device(settings.device)
     seconds = sample(lambda: decoder.advance(settings.tokens), device, settings.repetitions, settings.limit_s)
@@ -135,7 +137,7 @@ def _variant(model: LanguageModel, decoder: StepDecoder | TracedDecoder | GraphD
     }
 
 
-def _peak(decoder: StepDecoder | TracedDecoder | GraphDecoder, device: torch.device) -> tuple[int, str]:
+def _peak(decoder: Decoder, device: torch.device) -> tuple[int, str]:
     """Bytes of the state and of what two more tokens take on top, and how they were measured."""
     if device.type == "cuda":
         beyond, kind = peak_of_call(lambda: decoder.advance(MEMORY_TOKENS), device)
@@ -144,23 +146,27 @@ def _peak(decoder: StepDecoder | TracedDecoder | GraphDecoder, device: torch.dev
     return peak_of_call(lambda: StepDecoder(decoder.model, decoder.ids, copied(decoder.state)).advance(MEMORY_TOKENS), device)
 
 
-def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> StepDecoder | TracedDecoder | GraphDecoder:
-    """The captured step where the model can be captured, decodes the same tokens and is no slower; else the plain step."""
-    captured: TracedDecoder | GraphDecoder
-    try:
-        if settings.device == "cpu":
-            captured = TracedDecoder(model, ids, state)
+def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> Decoder:
+    """The fastest of the plain step and the ways to capture it that this model allows and that decode the same tokens."""
+    device = torch.device(settings.device)
+    on_gpu = (partial(GraphDecoder, compiled=settings.compile),)
+    ways: tuple[Callable[..., Decoder], ...] = (CompiledDecoder, TracedDecoder) if device.type == "cpu" else on_gpu
+    plain = StepDecoder(model, ids, copied(state))
+    decoders: list[Decoder] = [plain]
+    chosen = plain.advance(CHECKED)
+    for way in ways:
+        try:
+            captured = way(model, ids, state)
+        except (NotImplementedError, RuntimeError) as error:
+            if as_out_of_memory(error) is not None:
+                raise
         else:
-            captured = GraphDecoder(model, ids, state, compiled=settings.compile)
-    except (NotImplementedError, RuntimeError) as error:
-        if as_out_of_memory(error) is not None:
-            raise
-        return StepDecoder(model, ids, state)
-    plain, device = StepDecoder(model, ids, copied(state)), torch.device(settings.device)
-    if not torch.equal(plain.advance(CHECKED), captured.advance(CHECKED)):
-        return StepDecoder(model, ids, state)
-    seconds = {way: min(sample(partial(way.advance, settings.tokens), device, TRIALS - 1)) for way in (plain, captured)}
-    return min(seconds, key=lambda way: seconds[way])
+            if torch.equal(captured.advance(CHECKED), chosen):
+                decoders.append(captured)
+    if len(decoders) == 1:
+        return plain
+    seconds = {decoder: min(sample(partial(decoder.advance, settings.tokens), device, TRIALS - 1)) for decoder in decoders}
+    return min(seconds, key=lambda decoder: seconds[decoder])
 
 
 def matrix_products(model: LanguageModel, batch: int, device: torch.device) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Ways to decode greedily: a model's own step, the eager baseline, and a step captured once (TorchScript, CUDA graph).
+"""Ways to decode greedily: a model's own step, the eager baseline, a step captured once (TorchScript, CUDA graph), machine code.
 
 A decoder has read a prompt and advances by tokens it chooses itself (argmax); its state is where the next token goes on from.
 """
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from overtone.models import LanguageModel, State
+from overtone.models import LanguageModel, State, compile_step
 from overtone.models.attention import KeyValueCache, rotate
 
 
@@ -146,6 +146,23 @@ class TracedDecoder:
         return self.ids
 
 
+class CompiledDecoder:
+    """The step as machine code, for the models that have one: a run of tokens is one call."""
+
+    path = "compiled"
+
+    def __init__(self, model: LanguageModel, ids: Tensor, state: State) -> None:
+        step = compile_step(model)
+        if step is None:
+            raise NotImplementedError(f"{model.name}: no compiled step for its options, type or device")
+        self.model, self.ids, self.state, self.step = model, ids, state, step
+
+    def advance(self, count: int) -> Tensor:
+        """Decode `count` tokens; returns the next one (B,)."""
+        self.ids, self.state = self.step.advance(self.ids, self.state, count)
+        return self.ids
+
+
 class GraphDecoder:
     """The step captured once as a CUDA graph and replayed: no Python and no launch between the kernels of a token.
 
@@ -192,6 +209,9 @@ class GraphDecoder:
         for _ in range(tokens):
             self.graph.replay()
         return self.ids
+
+
+Decoder = StepDecoder | TracedDecoder | CompiledDecoder | GraphDecoder
 
 
 def attention_step(model: LanguageModel, ids: Tensor, cache: KeyValueCache, position: Tensor) -> Tensor:

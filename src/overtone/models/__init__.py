@@ -15,6 +15,7 @@ _HOMES = {
     "flops_per_token": "counts", "parameter_counts": "counts",
     "matched_dimensions": "matching",
     "generate": "generation",
+    "compile_step": "compiled.step",
     "load_checkpoint": "checkpoint", "save_checkpoint": "checkpoint",
     "from_hf": "conversion", "to_hf": "conversion",
 }

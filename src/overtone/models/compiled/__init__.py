@@ -1,0 +1,1 @@
+"""Decoding on a CPU by one compiled call a run of tokens: `overtone.models.compile_step`."""
