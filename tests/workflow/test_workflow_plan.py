@@ -55,6 +55,13 @@ def test_a_large_study_plans_every_cell_once_and_names_it_once_an_experiment(fre
     assert {key: count for key, count in named.items() if not key.startswith("transplant/")} == expected
 
 
+def test_a_study_of_transplants_alone_plans_what_it_can_measure(fresh):
+    """No cell to compare, time or diagnose: two audits of models, no benchmark; and the page."""
+    jobs = fresh.plan("--config", "study=smollm2")
+    assert (jobs["audit"], jobs["transplant_evaluate"], jobs["page"]) == (2, 1, 1)
+    assert not {"bench", "diagnose", "train", "trial"} & set(jobs)
+
+
 def test_one_figure_plans_only_its_ancestors(fresh):
     jobs = fresh.plan("reports/mini/figures/crossover.pdf")
     assert jobs["figure"] == jobs["table"] == jobs["gather"] == 1

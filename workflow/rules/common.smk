@@ -15,6 +15,7 @@ from overtone.errors import UserError
 from overtone.files import canonical_json, digest_json
 from overtone.study.cells import COORDINATES, rate_owner, transplant_bases
 from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
+from overtone.study import diagnosed_cells, measured_audits, measured_benchmarks
 from overtone.study.config import load_config
 from overtone.study.load import corpus_registry, used_tokens
 from overtone.study.resources import cell_resources
@@ -39,8 +40,9 @@ if STUDY.data["device"] == "cuda" and limit is not None and gpus > limit.value:
 DOWNLOADS = f"{CONFIG['results']}/downloads"
 RESULTS = f"{CONFIG['results']}/{STUDY.name}"
 REPORT = f"{CONFIG['reports']}/{STUDY.name}"
-BENCHMARKS = ["decode", "kernel_tail", "memory", "throughput"]
-AUDITS = ["causality", "entropy", "budget", "timing", "baseline"]
+BENCHMARKS = measured_benchmarks(STUDY)
+AUDITS = measured_audits(STUDY)
+DIAGNOSTICS = [f"{RESULTS}/diagnostics/resonator.json"] if diagnosed_cells(STUDY) else []
 FIGURES = [name for name, item in EXHIBITS.items() if item.figure]
 
 

@@ -175,7 +175,7 @@ def benchmark_settings(wildcards):
 
 def diagnosed(wildcards):
     """Metrics of the trained ResonatorLM cells of the quality experiment."""
-    return metrics_of(cell for cell in experiment_cells(STUDY, "quality") if cell.model == "resonator")
+    return metrics_of(diagnosed_cells(STUDY))
 
 
 # audits.smk
@@ -188,7 +188,7 @@ def audit_inputs(wildcards):
         files += [path for name in sorted(STUDY.transplants) for path in phases_of(name)]
     if wildcards.audit == "baseline":
         files += chosen_rates()
-    if wildcards.audit == "timing":
+    if wildcards.audit == "timing" and "throughput" in BENCHMARKS:
         files += [f"{RESULTS}/benchmarks/throughput.json"]
     return files
 
@@ -210,13 +210,13 @@ def table_inputs(wildcards):
     """What a table is computed from, as overtone.study.exhibits says."""
     item = exhibit(wildcards.table)
     files = every_cell() if item.experiments == ("*",) else gathered(item.experiments)
-    files += [f"{RESULTS}/benchmarks/{name}.json" for name in item.benchmarks]
-    files += [f"{RESULTS}/audits/{name}.json" for name in item.audits]
+    files += [f"{RESULTS}/benchmarks/{name}.json" for name in item.benchmarks if name in BENCHMARKS]
+    files += [f"{RESULTS}/audits/{name}.json" for name in item.audits if name in AUDITS]
     if item.transplants:
         files += evaluations()
         files += [path for name in sorted(STUDY.transplants) for path in phases_of(name)]
     if item.diagnostics:
-        files += [f"{RESULTS}/diagnostics/resonator.json"]
+        files += DIAGNOSTICS
     if item.sweeps:
         files += chosen_rates()
     if item.claims:

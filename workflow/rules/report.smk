@@ -60,7 +60,7 @@ rule claims:
         cells=every_cell(),
         benchmarks=[f"{RESULTS}/benchmarks/{name}.json" for name in BENCHMARKS],
         audits=[f"{RESULTS}/audits/{name}.json" for name in AUDITS],
-        diagnostics=f"{RESULTS}/diagnostics/resonator.json",
+        diagnostics=DIAGNOSTICS,
         transplants=evaluations(),
         claims=[BASE / "papers" / paper / "claims.yaml" for paper in STUDY.data["claims"]],
         reported=BASE / "papers" / "reported.yaml",

@@ -16,10 +16,21 @@ import pandas as pd
 
 from overtone.errors import UserError
 from overtone.files import StrPath, read_json
-from overtone.reporting.statistics import Array, blocks, matrix
-from overtone.study import Cell, Study, experiment_cells, load_study, study_cells, sweep_trials
+from overtone.reporting.statistics import Array, matrix, merged
+from overtone.study import (
+    Cell,
+    Study,
+    diagnosed_cells,
+    experiment_cells,
+    load_study,
+    measured_audits,
+    measured_benchmarks,
+    study_cells,
+    sweep_trials,
+)
 from overtone.study.cells import COORDINATES
 
+PLACE = ("protocol", "corpus", "tokenizer", "size", "length")  # what compared architectures share: COORDINATES less theirs and the seed
 SPLITS = ("validation", "test")
 SPLIT = "test"  # nothing is chosen on it: learning rates are picked on validation
 STATUSES = ("ok", "oom", "diverged")
@@ -76,16 +87,15 @@ class Results:
 
     def benchmark(self, name: str) -> dict[str, Any] | None:
         """benchmarks/NAME.json."""
-        return self._read(f"benchmarks/{name}.json", ("rows",)) if name in self.study.benchmarks else None
+        return self._read(f"benchmarks/{name}.json", ("rows",)) if name in measured_benchmarks(self.study) else None
 
     def audit(self, name: str) -> dict[str, Any] | None:
         """audits/NAME.json."""
-        return self._read(f"audits/{name}.json", ("rows", "violations")) if name in self.study.audits else None
+        return self._read(f"audits/{name}.json", ("rows", "violations")) if name in measured_audits(self.study) else None
 
     def diagnostics(self) -> dict[str, Any] | None:
         """diagnostics/resonator.json, of a study whose `quality` experiment trains a resonator."""
-        trained = {cell.model for cell in experiment_cells(self.study, "quality")}
-        return self._read("diagnostics/resonator.json", ("key",)) if "resonator" in trained else None
+        return self._read("diagnostics/resonator.json", ("key",)) if diagnosed_cells(self.study) else None
 
     def transplants(self) -> dict[str, dict[str, Any]]:
         """name -> {"evaluation": evaluation.json, "phases": [every phase's JSON, by variant and phase]}."""
@@ -159,14 +169,14 @@ def paired(*groups: pd.DataFrame, split: str = SPLIT) -> list[Array]:
     if not common:
         return []
     indexed = [group.set_index("seed") for group in ended]
-    found = [matrix([_blocks(rows.loc[seed], split) for seed in common]) for rows in indexed]
+    found = [
+        matrix([
+            merged(row[f"{split}_window_bpt"], int(row[f"{split}_window_length"]), int(row["training"]["evaluation_length"]))
+            for row in (rows.loc[seed] for seed in common)
+        ])
+        for rows in indexed
+    ]
     return found if len({array.shape for array in found}) == 1 else []
-
-
-def _blocks(row: pd.Series, split: str) -> Array:
-    values = np.asarray(row[f"{split}_window_bpt"], dtype=np.float64)
-    merged, uneven = divmod(int(row["training"]["evaluation_length"]), int(row[f"{split}_window_length"]))
-    return values if uneven or len(values) % merged else blocks(values, len(values) // merged)
 
 
 def select(frame: pd.DataFrame, **equal: Any) -> pd.DataFrame:

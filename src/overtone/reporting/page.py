@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from overtone.audits.report import verdict
+from overtone.audits.settings import AUDITS
 from overtone.errors import UserError
 from overtone.files import canonical_json, read_json
 from overtone.reporting import formats
@@ -21,12 +23,10 @@ from overtone.reporting.claims_file import load_paper_titles
 from overtone.reporting.page_exhibits import Shown, show_exhibits
 from overtone.reporting.page_plot import IntervalPlot, interval_plot
 from overtone.reporting.page_run import cell_rows, describe_run
-from overtone.reporting.tables.audits import verdict as audit_verdict
-from overtone.study import Study, load_study
+from overtone.study import Study, load_study, measured_audits
 from overtone.study.schema import check
 
 TEMPLATES = Path(__file__).parent / "page"
-AUDITS = ("causality", "entropy", "budget", "timing", "baseline")
 _PASSED_SHOWN = 8  # rows of an audit that passed; the table of the exhibit has more, its CSV all
 
 
@@ -90,10 +90,10 @@ def _audits(study: Study, results: Path) -> list[ShownAudit]:
     shown = []
     for name in AUDITS:
         path = results / "audits" / f"{name}.json"
-        if name not in study.audits or not path.is_file():
+        if name not in measured_audits(study) or not path.is_file():
             continue
         content = read_json(path)
-        judged = [(row, audit_verdict(row)) for row in content["rows"]]
+        judged = [(row, verdict(row["passed"], row["control"])) for row in content["rows"]]
         first = [item for item in judged if item[1] != "pass"]
         passed = [item for item in judged if item[1] == "pass"]
         shown.append(ShownAudit(name, content["violations"], len(judged), first + passed[:_PASSED_SHOWN],

@@ -23,9 +23,8 @@ from overtone.audits.settings import AUDITS, audit_settings
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.study import Study, load_study
+from overtone.study.measurements import MODEL_AUDITS
 from overtone.training.devices import usable
-
-MODEL_AUDITS = ("causality", "entropy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

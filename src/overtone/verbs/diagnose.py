@@ -13,7 +13,7 @@ from typing import Any
 from overtone.errors import UserError
 from overtone.files import read_json, write_json
 from overtone.provenance import environment
-from overtone.study import Cell, Study, experiment_cells, load_study
+from overtone.study import Cell, Study, diagnosed_cells, load_study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
 def trained_resonator(study: Study, results: Path) -> tuple[Cell, Mapping[str, Any]]:
     """The cell to diagnose and its metrics; UserError where the study has none that ended ok."""
-    wanted = sorted((cell for cell in experiment_cells(study, "quality") if cell.model == "resonator"), key=lambda cell: cell.seed)
+    wanted = sorted(diagnosed_cells(study), key=lambda cell: cell.seed)
     if not wanted:
         raise UserError(f"study {study.name}: its experiment 'quality' has no resonator. Add the architecture resonator to it.")
     for cell in wanted:
