@@ -1,8 +1,6 @@
 """Sampling, settings and footprint: the parts that every benchmark shares."""
 
-import argparse
 import time
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -11,9 +9,7 @@ from toy_study import toy_study
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.clock import elapsed, sample, summary
 from overtone.benchmarks.footprint import peak_of_call
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
 from overtone.errors import UserError
-from overtone.files import write_json
 from overtone.models import parameter_counts
 
 CPU = torch.device("cpu")
@@ -49,64 +45,6 @@ def test_the_peak_of_a_call_is_the_memory_it_held_at_once():
     peak, kind = peak_of_call(call, CPU)
     assert kind == "cpu_allocations"
     assert 3_000_000 <= peak < 3_100_000
-
-
-@dataclass(frozen=True)
-class Settings:
-    contexts: tuple[int, ...] = setting((1, 2), "c")
-    hidden: int = setting(64, "h")
-    limit_s: float = setting(1.5, "l")
-    match: str = setting("", "m")
-    compile: bool = setting(False, "b")
-
-
-def resolve(tmp_path, words, section):
-    parser = argparse.ArgumentParser()
-    add_settings(parser, Settings)
-    parser.add_argument("--study")
-    if section is not None:
-        write_json(tmp_path / "study.json", dict(toy_study(benchmarks={"decode": section}).data))
-        words = [*words, "--study", str(tmp_path / "study.json")]
-    return resolve_settings(parser.parse_args(words), "decode", Settings)
-
-
-def test_flags_go_over_the_study_and_the_study_over_defaults(tmp_path):
-    settings, study = resolve(tmp_path, ["--hidden", "8", "--contexts", "5", "6", "--compile"], {"hidden": 16, "limit_s": 3})
-    assert settings == Settings(contexts=(5, 6), hidden=8, limit_s=3.0, compile=True)
-    assert study.name == "toy"
-    assert resolve(tmp_path, [], None) == (Settings(), None)
-
-
-def test_a_benchmark_runs_where_the_cells_do(tmp_path):
-    from overtone.benchmarks.throughput import Settings as Throughput
-
-    for device, section, words, expected in (("cuda", {}, [], "cuda"), ("cuda", {"device": "cpu"}, [], "cpu"),
-                                             ("cpu", {}, ["--device", "cuda"], "cuda"),
-                                             ("auto", {}, [], "cuda" if torch.cuda.is_available() else "cpu")):
-        write_json(tmp_path / "study.json", dict(toy_study(device=device, benchmarks={"throughput": section}).data))
-        parser = argparse.ArgumentParser()
-        add_settings(parser, Throughput)
-        parser.add_argument("--study")
-        args = parser.parse_args([*words, "--study", str(tmp_path / "study.json")])
-        assert resolve_settings(args, "throughput", Throughput)[0].device == expected
-
-
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ({"hiden": 3}, "Did you mean 'hidden'"),
-        ({"hidden": "x"}, "expected int"),
-        ({"contexts": []}, "expected a list of int"),
-        ({"contexts": [1.5]}, "list of int"),
-        ({"compile": 1}, "expected bool"),
-        ({"hidden": -1}, "no negative"),
-        ({"hidden": True}, "expected int"),
-    ],
-)
-def test_mistakes_in_a_study_name_the_key(tmp_path, section, told):
-    with pytest.raises(UserError, match=told) as error:
-        resolve(tmp_path, [], section)
-    assert "benchmarks.decode" in str(error.value)
 
 
 def test_candidates_have_the_parameters_of_their_reference():

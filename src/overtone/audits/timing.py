@@ -16,9 +16,9 @@ from typing import Any
 from overtone.audits.peak import cpu_peak, sheet_peak
 from overtone.audits.report import Row, at_most
 from overtone.audits.results import FinishedCell
-from overtone.benchmarks import TRAINING_PASSES
 from overtone.files import read_json
 from overtone.provenance import cpu_name
+from overtone.training import TRAINING_PASSES
 
 MARGIN = 1.1  # a core's clock may have been higher than when its peak was measured
 

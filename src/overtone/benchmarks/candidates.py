@@ -56,6 +56,12 @@ def candidates(
     return found
 
 
+def candidates_of(settings: Any, study: Study | None) -> list[Candidate]:
+    """`candidates` as the settings of a benchmark name them."""
+    return candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
+                      size=settings.size, study=study)
+
+
 def _entry(name: str, study: Study | None) -> dict[str, Any]:
     if study is not None and name in study.architectures:
         return dict(study.architectures[name])

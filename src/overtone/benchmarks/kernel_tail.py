@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from overtone.benchmarks.clock import CLOCK, sample, summary
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
+from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.ops import resonant_convolution, resonant_step
 from overtone.ops.resonant_convolution import kernel
@@ -43,7 +44,7 @@ _KERNEL_FLOPS = 6  # a sample of the kernel: exp, cos, three products, one sum
 class Settings:
     """What is measured."""
 
-    lengths: tuple[int, ...] = setting((1024, 2048, 4096, 8192, 16384, 32768, 65536), "tokens")
+    lengths: tuple[int, ...] = setting((1024, 2048, 4096, 8192, 16384, 32768, 65536), "tokens", least=2)
     heads: int = setting(2, "oscillators")
     channels: int = setting(32, "channels a head")
     batch: int = setting(1, "sequences")
@@ -163,7 +164,7 @@ def measure(settings: Settings) -> dict[str, Any]:
                              "bytes": moved, "outputs": settings.tail if name == "tail" else 1 if name == "state" else length,
                              "error": error})
     protocol = asdict(settings) | {"clock": CLOCK, "warm_up": 1, "quadratic": f"row blocks of {settings.block}, never the whole matrix"}
-    return {"rows": rows, "protocol": protocol, "environment": environment(settings.device, settings.threads)}
+    return {"rows": rows, "protocol": protocol, "environment": environment(device_name(settings.device), settings.threads)}
 
 
 def _keep(call: Callable[[], Tensor], outputs: list[Tensor]) -> None:
@@ -178,5 +179,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and write."""
     settings, _ = resolve_settings(args, "kernel_tail", Settings)
+    if settings.tail > min(settings.lengths):
+        raise UserError(f"benchmarks.kernel_tail.tail: found {settings.tail}, expected at most the shortest of lengths, "
+                        f"{min(settings.lengths)}.")
     write_json(args.out, measure(settings))
     return 0

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from overtone.benchmarks.candidates import Candidate, candidates
+from overtone.benchmarks.candidates import Candidate, candidates_of
 from overtone.benchmarks.child import in_child
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.models import architecture
@@ -46,7 +46,7 @@ class Settings:
     hidden: int = setting(64, "width of the model that the others match")
     size: str = setting("", "a size of the study, in place of hidden")
     vocab_size: int = setting(256, "tokens in the vocabulary")
-    lengths: tuple[int, ...] = setting((256, 512, 1024, 2048), "window lengths whose peak is measured")
+    lengths: tuple[int, ...] = setting((256, 512, 1024, 2048), "window lengths whose peak is measured", least=2)
     batch: int = setting(1, "windows a step")
     limit_gb: float = setting(0.1, "memory that a step may take, in 10^9 bytes")
     max_length: int = setting(65536, "where the search for the longest length ends")
@@ -202,15 +202,14 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
         rows += tried
         best.append(most)
         modelled += [card] if card else []
-    on_card = settings.device == "cuda"
+    on_card = torch.device(settings.device).type == "cuda"
     protocol = asdict(settings) | {
         "memory_kind": "cuda_max_memory_allocated" if on_card else "resident_above_baseline",
         "dtype": "bfloat16 autocast" if on_card else "float32", "models": [asdict(candidate) for candidate in models],
     }
-    name = torch.cuda.get_device_name() if on_card else "cpu"
     return {
         "rows": rows, "longest": best, "modelled": modelled, "protocol": protocol,
-        "environment": environment(name, settings.threads),
+        "environment": environment(device_name(settings.device), settings.threads),
     }
 
 
@@ -222,13 +221,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and write."""
     settings, study = resolve_settings(args, "memory", Settings)
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("bench memory --device cuda: no GPU here. Use --device cpu.")
-    if not settings.lengths or list(settings.lengths) != sorted(set(settings.lengths)) or settings.lengths[0] < 2:
-        raise UserError(f"benchmarks.memory.lengths: found {list(settings.lengths)}, expected rising lengths from 2.")
-    models = candidates(
-        settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
-        size=settings.size, study=study,
-    )
-    write_json(args.out, measure(settings, models))
+    if list(settings.lengths) != sorted(set(settings.lengths)):
+        raise UserError(f"benchmarks.memory.lengths: found {list(settings.lengths)}, expected rising lengths.")
+    write_json(args.out, measure(settings, candidates_of(settings, study)))
     return 0

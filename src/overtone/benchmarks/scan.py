@@ -27,7 +27,7 @@ from torch import Tensor
 
 from overtone.benchmarks.clock import CLOCK, elapsed
 from overtone.benchmarks.plain_table import aligned
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.ops import linear_scan
@@ -115,14 +115,14 @@ def methods(shape: Shape, dtype: torch.dtype, device: torch.device, seed: int) -
 
 
 def measure_rows(
-    shape: Shape, dtype: str, device_name: str, threads: int, memory: str, repetitions: int, seed: int
+    shape: Shape, dtype: str, kind: str, threads: int, memory: str, repetitions: int, seed: int
 ) -> list[dict[str, Any]]:
     """One row a method, in this process: copy, forward and forward + backward in turn, the least time of each."""
-    if device_name == "cpu":
+    if kind == "cpu":
         torch.set_num_threads(threads)
         if memory == "kept" and not keep_freed_memory():
             raise UserError("memory: 'kept' needs glibc's allocator. Measure 'default' alone here: --memory default.")
-    device = torch.device(device_name)
+    device = torch.device(kind)
     source, target = (torch.zeros(shape, dtype=DTYPES[dtype], device=device) for _ in range(2))
 
     def copies() -> None:
@@ -141,15 +141,15 @@ def measure_rows(
                 before = time.process_time()
                 wall[key].append(1e3 * elapsed(call, device))
                 cpu[key].append(1e3 * (time.process_time() - before))
-        row: dict[str, Any] = {"method": name, "shape": list(shape), "dtype": dtype, "device": device_name,
+        row: dict[str, Any] = {"method": name, "shape": list(shape), "dtype": dtype, "device": kind,
                                "copy_gb_s": TRAINING_PASSES * source.nbytes / min(wall["floor"]) / 1e6, "samples_ms": wall}
-        if device_name == "cpu":
+        if kind == "cpu":
             row |= {"threads": threads, "memory": memory, "samples_cpu_ms": cpu}
         for key, passes in (("forward", FORWARD_PASSES), ("training", TRAINING_PASSES)):
             share = passes / TRAINING_PASSES
             floor = share * min(wall["floor"])
             row[key] = {"ms": min(wall[key]), "floor_ms": floor, "ratio": min(wall[key]) / floor}
-            if device_name == "cpu":
+            if kind == "cpu":
                 row[key]["cpu_ratio"] = min(cpu[key]) / (share * min(cpu["floor"]))
         rows.append(row)
     return rows
@@ -167,8 +167,6 @@ def measure(settings: Settings) -> dict[str, Any]:
     for name, known in (("dtypes", tuple(DTYPES)), ("memory", MEMORY), ("device", ("cpu", "cuda"))):
         if unknown := [value for value in given[name] if value not in known]:
             raise UserError(f"{name}: found {unknown[0]!r}, expected one of {', '.join(known)}.")
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("device: 'cuda' is not here. Measure on the CPU (--device cpu) or on a machine with a GPU.")
     runs = [(parse_shape(shape), dtype) for shape in settings.shapes for dtype in settings.dtypes]
     rows = []
     for shape, dtype in runs:
@@ -181,7 +179,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     absent = [] if settings.device == "cpu" else [name for module, name in PEERS.items() if not find_spec(module)]
     passes = {"forward": FORWARD_PASSES, "training": TRAINING_PASSES}
     protocol = asdict(settings) | {"clock": CLOCK, "statistic": "minimum", "passes": passes, "peers_not_installed": absent}
-    return {"rows": rows, "protocol": protocol, "environment": environment(settings.device, max(settings.threads))}
+    return {"rows": rows, "protocol": protocol, "environment": environment(device_name(settings.device), max(settings.threads))}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -1,25 +1,28 @@
 """Settings of a benchmark: the defaults of a dataclass, over them study.benchmarks[NAME], over them the flags.
 
-A benchmark runs where the study's cells do, unless its section or a flag names another device.
+A benchmark runs where the study's cells do, unless its section or a flag names another device. A whole number counts something and
+is at least 1, a seed 0; any other number is not negative.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import types
+import importlib
 import typing
 from typing import Any, TypeVar
 
 from overtone.errors import UserError, unknown_name
 from overtone.study import Study, load_study
+from overtone.training.devices import usable
 
 S = TypeVar("S")
+DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
-def setting(default: Any, help: str) -> Any:
-    """A dataclass field with its help text."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, least: int | None = None) -> Any:
+    """A dataclass field with its help text; least: the smallest value, where it is not the usual one."""
+    return dataclasses.field(default=default, metadata={"help": help, "least": least})
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
@@ -35,22 +38,48 @@ def add_settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
 
 
 def resolve_settings(args: argparse.Namespace, name: str, kind: type[S]) -> tuple[S, Study | None]:
-    """The settings of benchmark `name` and the study they come from (None without --study)."""
+    """The settings of benchmark `name` and the study they come from (None without --study); their device is here."""
     study = load_study(args.study) if getattr(args, "study", None) else None
-    given = dict(study.benchmarks.get(name) or {}) if study else {}
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    where = f"benchmarks.{name}"
-    if study and "device" in known:
+    given = _of_study(study, name, kind) if study else {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        value = getattr(args, field.name, None)
+        if value is not None:
+            given[field.name] = _converted(kind, field.name, value, f"--{field.name.replace('_', '-')}")
+    settings = kind(**given)
+    if hasattr(settings, "device"):
+        usable(settings.device)
+    return settings, study
+
+
+def check_benchmarks(study: Study) -> None:
+    """The study's settings of every benchmark, before anything has run; the first mistake is a UserError."""
+    from overtone.benchmarks.candidates import candidates_of
+
+    for name in study.benchmarks:
+        kind = importlib.import_module(f"overtone.benchmarks.{name}").Settings
+        settings = kind(**_of_study(study, name, kind))
+        if hasattr(settings, "architectures"):
+            candidates_of(settings, study)
+
+
+def device_name(name: str) -> str:
+    """A GPU as its driver names it, else `cpu`."""
+    import torch
+
+    return torch.cuda.get_device_name(name) if torch.device(name).type == "cuda" else "cpu"
+
+
+def _of_study(study: Study, name: str, kind: type[Any]) -> dict[str, Any]:
+    """What the study sets of a benchmark, converted."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    given = dict(study.benchmarks.get(name) or {})
+    if "device" in known:
         given.setdefault("device", _device(study))
     for key, value in given.items():
         if key not in known:
-            raise unknown_name(f"{where}: key", key, known)
-        given[key] = _converted(kind, key, value, where)
-    for key in known:
-        value = getattr(args, key, None)
-        if value is not None:
-            given[key] = _converted(kind, key, value, f"--{key.replace('_', '-')}")
-    return kind(**given), study
+            raise unknown_name(f"benchmarks.{name}: key", key, known)
+        given[key] = _converted(kind, key, value, f"benchmarks.{name}.{key}")
+    return given
 
 
 def _device(study: Study) -> str:
@@ -67,12 +96,10 @@ def _shown(value: Any) -> str:
 
 
 def _shape(kind: type[Any], name: str) -> tuple[bool, type]:
-    """(is a list, element type) of a field annotated T, T | None or tuple[T, ...]."""
+    """(is a list, element type) of a field annotated T or tuple[T, ...]."""
     annotation = typing.get_type_hints(kind)[name]
     if typing.get_origin(annotation) is tuple:
         return True, typing.get_args(annotation)[0]
-    if isinstance(annotation, types.UnionType):
-        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
     return False, annotation
 
 
@@ -82,12 +109,14 @@ def _converted(kind: type[Any], key: str, value: Any, where: str) -> Any:
     right = [
         isinstance(item, (int, float) if element is float else element) and isinstance(item, bool) == (element is bool) for item in items
     ]
-    if value is None and not many:
-        return None
     if not all(right) or (many and not items):
-        raise UserError(f"{where}{'' if where.startswith('--') else '.' + key}: found {value!r}, expected "
-                        f"{'a list of ' if many else ''}{element.__name__}.")
+        raise UserError(f"{where}: found {value!r}, expected {'a list of ' if many else ''}{element.__name__}.")
     converted = [element(item) for item in items]
-    if element in (int, float) and any(item < 0 for item in converted):
-        raise UserError(f"{where}{'' if where.startswith('--') else '.' + key}: found {value!r}, expected no negative number.")
+    least = kind.__dataclass_fields__[key].metadata["least"]
+    if least is None:
+        least = 1 if element is int and key != "seed" else 0
+    if element in (int, float) and any(item < least for item in converted):
+        raise UserError(f"{where}: found {value!r}, expected at least {least}.")
+    if key == "dtype" and value not in DTYPES:
+        raise unknown_name(where, value, DTYPES)
     return tuple(converted) if many else converted[0]

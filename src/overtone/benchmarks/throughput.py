@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from overtone.benchmarks import TRAINING_PASSES
-from overtone.benchmarks.candidates import Candidate, candidates
+from overtone.benchmarks.candidates import Candidate, candidates_of
 from overtone.benchmarks.clock import CLOCK, summary, synchronise
 from overtone.benchmarks.plain_table import aligned
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
+from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.models import flops_per_token, parameter_counts
 from overtone.provenance import environment
+from overtone.training import TRAINING_PASSES
 from overtone.training.memory import as_out_of_memory
 from overtone.training.optimizer import AdamW
 from overtone.training.protocol import TrainingProtocol
@@ -91,11 +91,11 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
     device = torch.device(settings.device)
     rows: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
+    if (longest := max(settings.lengths)) > settings.tokens_per_step:
+        raise UserError(
+            f"benchmarks.throughput: length {longest} is more than tokens_per_step {settings.tokens_per_step}. Raise tokens_per_step."
+        )
     for length in settings.lengths:
-        if length > settings.tokens_per_step:
-            raise UserError(
-                f"benchmarks.throughput: length {length} is more than tokens_per_step {settings.tokens_per_step}. Raise tokens_per_step."
-            )
         contestants = [found for candidate in models if (found := _enter(candidate, settings, length, device, failures))]
         for _ in range(settings.repetitions):
             for contestant in contestants:
@@ -106,8 +106,7 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
         "clock": CLOCK, "warm_up": "one step", "interleaved": True, "dtype": "bfloat16 autocast" if device.type == "cuda" else "float32",
         "models": [asdict(candidate) for candidate in models], "failures": failures,
     }
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return {"rows": rows, "protocol": protocol, "environment": environment(name, settings.threads)}
+    return {"rows": rows, "protocol": protocol, "environment": environment(device_name(settings.device), settings.threads)}
 
 
 def _enter(
@@ -160,11 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write."""
     settings, study = resolve_settings(args, "throughput", Settings)
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("bench throughput --device cuda: no GPU here. Use --device cpu.")
-    models = candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
-                        size=settings.size, study=study)
-    result = measure(settings, models)
+    result = measure(settings, candidates_of(settings, study))
     print(table(result["rows"]))
     write_json(args.out, result)
     return 0

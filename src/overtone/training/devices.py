@@ -107,7 +107,7 @@ def usable(name: str) -> str:
     import torch
 
     try:
-        torch.zeros(1, device=name)
+        torch.zeros(1, device=name).item()  # a meta device has no values
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"--device: {name!r} cannot be used ({reason[:120]}). Use --device cpu, or a machine that has it.") from None

