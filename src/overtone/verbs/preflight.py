@@ -1,5 +1,6 @@
 """Check that the study's devices, packages and disk space are here; stops the workflow before anything runs if not.
 
+So does a mistake in what only a later job would read: options of an architecture, dimensions of a size, settings of a benchmark or audit.
 A study with `device: cuda` on a machine without a usable GPU ends here (exit code 2) instead of training on the CPU.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from overtone.audits.settings import check_audits
 from overtone.files import write_json
 from overtone.study import load_study
 from overtone.training.preflight import check_study
@@ -21,6 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check and write what was found."""
-    found = check_study(load_study(args.study), Path(args.out).parent)
+    from overtone.benchmarks.settings import check_benchmarks
+
+    study = load_study(args.study)
+    check_audits(study)
+    found = check_study(study, Path(args.out).parent)
+    check_benchmarks(study)
     write_json(args.out, found)
     return 0
