@@ -10,8 +10,10 @@ from torch import Tensor
 
 from overtone.errors import UserError
 from overtone.models.base import LanguageModel
+from overtone.models.compiled.step import compile_step
 
 PREFILL_CHUNK = 4096  # tokens of a prompt read at once
+COMPILED_FROM = 5000  # tokens that pay for compiling the step (1 ms a token) where no disk has it yet (3 to 5 s)
 
 
 def generate(model: LanguageModel, prompt: Tensor, max_tokens: int, *, temperature: float = 0.0, top_k: int | None = None,
@@ -19,7 +21,8 @@ def generate(model: LanguageModel, prompt: Tensor, max_tokens: int, *, temperatu
     """Continue prompt (B, L), L >= 1; yields `max_tokens` times the next ids (B,).
 
     temperature 0 is greedy; else ids are drawn from softmax(logits / temperature), cut to the `top_k` likeliest and then to
-    the smallest set of probability `top_p`. Draws depend on `seed` alone. The state is constant for recurrent models.
+    the smallest set of probability `top_p`. Draws depend on `seed` alone. The state is constant for recurrent models. A long
+    continuation uses the compiled step where there is one, after its first token.
     """
     if prompt.dim() != 2 or prompt.shape[1] == 0:
         raise UserError("generate: the prompt is empty; give at least one token.")
@@ -32,12 +35,15 @@ def generate(model: LanguageModel, prompt: Tensor, max_tokens: int, *, temperatu
         for piece in prompt.split(PREFILL_CHUNK, dim=1):
             features, state = model.features(piece, state, return_state=True)
         logits = F.linear(features[:, -1], model.head_weight)  # only the last position's logits are wanted
+    step = model.step
     for produced in range(1, max_tokens + 1):
         ids = choose(logits, generator, temperature, top_k, top_p)
         yield ids
+        if produced == 1 and max_tokens >= COMPILED_FROM and (compiled := compile_step(model)):
+            step = compiled.step
         if produced < max_tokens:
             with torch.no_grad():
-                logits, state = model.step(ids, state)
+                logits, state = step(ids, state)
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
