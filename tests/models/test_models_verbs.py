@@ -81,6 +81,14 @@ def test_generate_without_a_tokenizer_says_what_to_do(tmp_path: Path, capsys: py
     assert "--tokens" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("flag", "value"), [("--seed", str(2**64)), ("--seed", "-1"), ("--max-tokens", "0")])
+def test_generate_refuses_a_number_in_one_line(flag: str, value: str, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "--checkpoint", str(checkpoint), "--prompt", "a", flag, value]) == 2
+    said = capsys.readouterr().err
+    assert f"{flag}: {value} found" in said
+    assert len(said.strip().splitlines()) == 1
+
+
 def test_text_is_streamed_in_whole_characters() -> None:
     ids = [*"aé漢🙂b".encode(), 0xFF, 0x61, 0xC3]
     pieces = list(stream_text(ids, lambda some: bytes(some).decode("utf-8", "replace")))

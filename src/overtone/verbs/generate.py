@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Load, generate, print."""
     if args.max_tokens < 1:
         raise UserError(f"--max-tokens: {args.max_tokens} found, at least 1 expected.")
+    if not 0 <= args.seed < 2**63:
+        raise UserError(f"--seed: {args.seed} found, a whole number from 0 to 2^63 - 1 expected.")
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     folder = args.checkpoint / "model" if (args.checkpoint / "model" / "config.json").is_file() else args.checkpoint
     usable(args.device)
