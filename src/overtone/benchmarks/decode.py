@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from overtone.benchmarks.candidates import Candidate, candidates
+from overtone.benchmarks.candidates import Candidate, candidates_of
 from overtone.benchmarks.clock import CLOCK, sample, summary, synchronise
 from overtone.benchmarks.decoders import (
     CompiledDecoder,
@@ -36,8 +36,7 @@ from overtone.benchmarks.decoders import (
 )
 from overtone.benchmarks.footprint import peak_of_call
 from overtone.benchmarks.plain_table import aligned
-from overtone.benchmarks.settings import add_settings, resolve_settings, setting
-from overtone.errors import UserError
+from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
 from overtone.files import write_json
 from overtone.models import LanguageModel, parameter_counts
 from overtone.provenance import environment
@@ -97,8 +96,7 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
         "models": [asdict(candidate) for candidate in models],
         "left_out": [{"batch": batch, "context": context} for batch, context in wanted if batch * context > settings.context_tokens],
     }
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return {"rows": rows, "protocol": protocol, "environment": environment(name, settings.threads)}
+    return {"rows": rows, "protocol": protocol, "environment": environment(device_name(settings.device), settings.threads)}
 
 
 def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]], candidate: Candidate, model: LanguageModel,
@@ -199,11 +197,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write."""
     settings, study = resolve_settings(args, "decode", Settings)
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("bench decode --device cuda: no GPU here. Use --device cpu.")
-    models = candidates(settings.architectures, hidden=settings.hidden, vocab_size=settings.vocab_size, match=settings.match,
-                        size=settings.size, study=study)
-    result = measure(settings, models)
+    result = measure(settings, candidates_of(settings, study))
     print(table(result["rows"]))
     write_json(args.out, result)
     return 0
