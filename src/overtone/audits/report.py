@@ -78,7 +78,8 @@ class AuditReport:
         """The rows as text, violated ones marked, and a last line with the verdict."""
         head = ("subject", "mode", "measure", "threshold", "verdict", "detail")
         lines = [head] + [
-            (row.subject, row.mode, number(row.measure), number(row.threshold), verdict(row), row.detail) for row in self.rows
+            (row.subject, row.mode, number(row.measure), number(row.threshold), verdict(row.passed, row.control), row.detail)
+            for row in self.rows
         ]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
         text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip() for line in lines]
@@ -88,11 +89,11 @@ class AuditReport:
         return "\n".join(text)
 
 
-def verdict(row: Row) -> str:
+def verdict(passed: bool, control: bool) -> str:
     """`pass` or `FAIL`; for a control `flagged` or `NOT FLAGGED`."""
-    if row.control:
-        return "NOT FLAGGED" if row.violated else "flagged"
-    return "FAIL" if row.violated else "pass"
+    if control:
+        return "NOT FLAGGED" if passed else "flagged"
+    return "pass" if passed else "FAIL"
 
 
 def number(value: float | None) -> str:

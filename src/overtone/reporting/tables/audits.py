@@ -5,10 +5,9 @@ A control is known to be wrong and must be flagged: a control that passes is a v
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
+from overtone.audits.report import verdict
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, each
 from overtone.reporting.tables.table import Table, not_measured
@@ -28,7 +27,7 @@ def build(name: str, results: Results) -> Table:
         return not_measured(f"study {results.study.name} has none of the audits {', '.join(names)}; run overtone audit {names[0]}.",
                             COLUMNS)
     data = pd.DataFrame(
-        [{"audit": audit, "verdict": verdict(row)} | {key: row.get(key) for key in COLUMNS if key not in ("audit", "verdict")}
+        [{key: row.get(key) for key in COLUMNS} | {"audit": audit, "verdict": verdict(row["passed"], row["control"])}
          for audit, content in known.items() for row in content["rows"]], columns=COLUMNS,
     )
     data["rank"] = [{"FAIL": 0, "NOT FLAGGED": 0, "flagged": 1}.get(item, 2) for item in data["verdict"]]
@@ -48,10 +47,3 @@ def build(name: str, results: Results) -> Table:
         f"{words}: {len(data)} rows ({counts}), {violations} violation{'' if violations == 1 else 's'}; {controls} of the rows are "
         "controls that must be flagged.", notes,
     )
-
-
-def verdict(row: dict[str, Any]) -> str:
-    """pass or FAIL; for a control flagged or NOT FLAGGED."""
-    if row["control"]:
-        return "NOT FLAGGED" if row["passed"] else "flagged"
-    return "pass" if row["passed"] else "FAIL"
