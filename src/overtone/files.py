@@ -1,10 +1,11 @@
-"""Files that are whole or absent: atomic writes, digests, JSON with errors that name the file."""
+"""Files and folders that are whole or absent: atomic writes, digests, JSON with errors that name the file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,39 @@ def atomic_path(final: StrPath) -> Iterator[Path]:
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink()
+
+
+@contextmanager
+def atomic_folder(final: StrPath) -> Iterator[Path]:
+    """Yield an empty folder beside `final`; on success it takes the place of `final`, else it is removed and `final` stays.
+
+    One writer at a time: what a killed one left is cleared up first. A full disk becomes a UserError that names the folder.
+    """
+    target = Path(final)
+    part, old = (target.parent / f".{target.name}.{end}" for end in ("part", "old"))
+    try:
+        if old.exists() and not target.exists():  # killed between the two renames below
+            old.replace(target)
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        part.mkdir(parents=True)
+        yield part
+        if target.exists():
+            target.replace(old)
+        try:
+            part.replace(target)
+        except OSError:
+            if old.exists():
+                old.replace(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":  # that library's own word for a full disk
+            raise
+        raise UserError(f"{target}: cannot be written ({getattr(error, 'strerror', None) or error}). Free space or choose another "
+                        "folder, then run again.") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _umask() -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from overtone.cli import main
 from overtone.errors import UserError
-from overtone.files import atomic_path, canonical_json, digest_json, read_json, write_json
+from overtone.files import atomic_folder, atomic_path, canonical_json, digest_json, read_json, write_json
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
@@ -36,6 +37,68 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"x\.json.*No space left"):
         write_json(tmp_path / "x.json", [1])
     assert list(tmp_path.iterdir()) == []
+
+
+def write_model(folder, text):
+    with atomic_folder(folder) as part:
+        (part / "config.json").write_text(text)
+        (part / text).write_text("x")
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    write_model(tmp_path / "cell" / "model", "one")
+    write_model(tmp_path / "cell" / "model", "two")
+    assert sorted(path.name for path in (tmp_path / "cell" / "model").iterdir()) == ["config.json", "two"]
+    assert [path.name for path in (tmp_path / "cell").iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("other"), KeyboardInterrupt()])
+def test_a_failed_folder_leaves_nothing_and_keeps_the_old_one(tmp_path, error):
+    told = UserError if isinstance(error, OSError) else type(error)
+    for expected in ([], ["model"]):
+        with pytest.raises(told) as raised, atomic_folder(tmp_path / "model") as part:
+            (part / "half").write_text("x")
+            raise error
+        assert [path.name for path in tmp_path.iterdir()] == expected
+        write_model(tmp_path / "model", "one")
+    assert (tmp_path / "model" / "one").is_file()
+    if told is UserError:
+        assert "model: cannot be written (No space left on device). Free space" in str(raised.value)
+
+
+def test_a_full_disk_in_the_words_of_safetensors_is_one_line(tmp_path):
+    from safetensors import SafetensorError
+
+    with pytest.raises(UserError, match="model: cannot be written") as told, atomic_folder(tmp_path / "model"):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert "\n" not in str(told.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(tmp_path, monkeypatch):
+    write_model(tmp_path / "model", "one")
+    real = Path.replace
+
+    def replace(path, target):
+        if path.name == ".model.part":
+            raise OSError(5, "Input/output error")
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(UserError, match="Input/output error"):
+        write_model(tmp_path / "model", "two")
+    assert (tmp_path / "model" / "one").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_a_killed_writer_left_is_cleared_up(tmp_path):
+    write_model(tmp_path / ".model.part", "half")
+    write_model(tmp_path / ".model.old", "one")  # killed between the two renames
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "model") as part:
+        assert list(part.iterdir()) == []
+        raise RuntimeError
+    assert (tmp_path / "model" / "one").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense"])

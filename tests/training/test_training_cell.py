@@ -53,6 +53,22 @@ def test_an_ok_cell_has_everything_and_its_weights(make_cell, train, tmp_path):
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_weights_that_cannot_be_written_leave_the_old_model(make_cell, train, tmp_path, monkeypatch):
+    cell = make_cell(budget=256)
+    train(cell)
+    before = sha256_file(tmp_path / "cell/model/model.safetensors")
+
+    def full(model, folder):
+        (folder / "config.json").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("overtone.training.cell.save_checkpoint", full)
+    with pytest.raises(UserError, match=r"cell/model: cannot be written \(No space left on device\)"):
+        train(cell)
+    assert sha256_file(tmp_path / "cell/model/model.safetensors") == before
+    assert sorted(path.name for path in (tmp_path / "cell").iterdir()) == ["metrics.json", "model"]
+
+
 def test_a_cell_speaks_with_its_own_tokenizer(make_cell, train, tokens, tmp_path, capsys):
     """`overtone generate` and transformers need no more than the folder of the weights."""
     vocab = json.loads((tokens / "train.json").read_text())["vocab_size"]

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from overtone.cli import main
 from overtone.corpora.documents import Document
 from overtone.corpora.tokenize import write_token_file
+from overtone.errors import UserError
 from overtone.files import read_json, sha256_file, write_json
 
 WORDS = "the quick brown fox jumps over the lazy dog while seven small cats sleep in warm sun near an old stone wall and dream of fish "
@@ -38,7 +39,8 @@ def write_splits(results: Path, corpus: str, counts: dict[str, int]) -> None:
 
 def write_study(folder: Path, base: dict[str, Any], **changes: Any) -> Path:
     study = {
-        "study": "t", "description": "d", "price_per_hour": 3.0, "corpora": {"enwiki-mini": {}}, "tokenizers": {"bytes": {"kind": "bytes"}},
+        "study": "t", "description": "d", "price_per_hour": 3.0, "corpora": {"enwiki-mini": {}, "lambada": {}},
+        "tokenizers": {"bytes": {"kind": "bytes"}},
         "protocols": {"p": {"budget": 4096, "tokens_per_step": 256, "lr": 0.01}}, "architectures": {"llama": {"model": "llama"}},
         "sizes": {"d32": {"hidden": 32}}, "experiments": {},
         "transplants": {"tiny": {
@@ -127,6 +129,42 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     assert cost["dollars"] == pytest.approx(cost["hours"] * 3.0)
     assert cost["extrapolated_hours"] == pytest.approx(cost["published_tokens"] / cost["tokens_per_s"] / 3600)
     assert json.dumps(found, allow_nan=False)
+
+
+def half_written(model: Any, folder: Path) -> None:
+    (Path(folder) / "config.json").write_text("{}")
+    raise OSError(28, "No space left on device")
+
+
+def test_a_base_that_cannot_be_written_is_one_line_and_leaves_none(
+    cell_results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("transformers.LlamaForCausalLM.save_pretrained", half_written)
+    assert call(cell_results, "base", "base.json") == 2
+    said = capsys.readouterr().err
+    assert "tiny/base: cannot be written (No space left on device)" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not [path for path in (cell_results / "transplants" / "tiny").rglob("*") if path.is_file()]
+
+
+def test_a_phase_that_cannot_be_written_leaves_the_model_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from overtone.transplant.train import _save
+
+    class Student:
+        def save_pretrained(self, folder: Path) -> None:
+            (folder / "model.safetensors").write_text("weights")
+
+    base = tmp_path / "base"
+    base.mkdir()
+    for name in ("tokenizer.json", "config.json"):
+        (base / name).write_text("{}")
+    student: Any = Student()
+    _save(student, tmp_path / "align" / "model", base)
+    monkeypatch.setattr(Student, "save_pretrained", half_written)
+    with pytest.raises(UserError, match="cannot be written"):
+        _save(student, tmp_path / "align" / "model", base)
+    assert sorted(path.name for path in (tmp_path / "align" / "model").iterdir()) == ["model.safetensors", "tokenizer.json"]
+    assert [path.name for path in (tmp_path / "align").iterdir()] == ["model"]
 
 
 def test_same_input_same_bits(cell_results: Path) -> None:

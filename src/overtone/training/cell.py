@@ -15,7 +15,7 @@ import torch
 
 from overtone.corpora.tokenfile import TokenFile
 from overtone.errors import UserError
-from overtone.files import digest_json, sha256_file
+from overtone.files import atomic_folder, digest_json, sha256_file
 from overtone.models import build_for_cell, parameter_counts, save_checkpoint
 from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.provenance import cpu_name, environment, sources_digest
@@ -263,19 +263,10 @@ class _Job:
 
     def store(self, folder: Path) -> dict[str, str]:
         """Write the weights and the tokenizer to FOLDER/model, whole or not at all."""
-        part, final = folder / ".model.part", folder / "model"
-        shutil.rmtree(part, ignore_errors=True)
-        try:
-            part.mkdir(parents=True)
+        final = folder / "model"
+        with atomic_folder(final) as part:
             save_checkpoint(self.model, part)
             tokens = self.files["train"].path.parent
             if (tokens / "tokenizer.json").is_file():  # ids may come from elsewhere, without a tokenizer
                 save_hf_tokenizer(tokens, part)
-            shutil.rmtree(final, ignore_errors=True)
-            part.replace(final)
-        except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
-            raise UserError(
-                f"{final}: the weights cannot be written ({error.strerror or error}). Free space and run again."
-            ) from error
         return {"file": "model/model.safetensors", "sha256": sha256_file(final / "model.safetensors")}

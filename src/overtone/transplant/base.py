@@ -17,11 +17,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from overtone.errors import UserError
-from overtone.files import sha256_file
+from overtone.files import atomic_folder, sha256_file
 from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.study.cells import COORDINATES
 from overtone.transplant.config import TransplantConfig
 from overtone.transplant.gguf_llama import read_gguf
+from overtone.transplant.scoring import parameter_count
 from overtone.transplant.text import base_folder, bos_token, tokens_folder, write_tokens
 
 _FOREIGN = ("model_type", "architectures", "quantization_config", "transformers_version", "dtype", "torch_dtype")
@@ -48,21 +49,19 @@ def make_base(config: TransplantConfig, results: Path, log: Callable[[str], None
     model = clean_llama(model)
     if kind == "cell":
         model.config.max_position_embeddings = int(config.base["length"])
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    tokens, bos = None, None
-    if tokenizer is None:
-        save_hf_tokenizer(tokens_folder(config, results, config.corpus), folder)
-    else:
-        tokenizer.save_pretrained(folder)
-        tokens, bos = write_tokens(config, results, tokenizer), bos_token(tokenizer)
+    with atomic_folder(folder) as part:
+        model.save_pretrained(part)
+        if tokenizer is None:
+            save_hf_tokenizer(tokens_folder(config, results, config.corpus), part)
+        else:
+            tokenizer.save_pretrained(part)
+    tokens, bos = (None, None) if tokenizer is None else (write_tokens(config, results, tokenizer), bos_token(tokenizer))
     attention = sum(weight.numel() for layer in model.model.layers for weight in layer.self_attn.parameters())
-    total = sum(weight.numel() for weight in {id(weight): weight for weight in model.parameters()}.values())
     return {
         "name": config.name, "source": source, "context": model.config.max_position_embeddings, "layers": model.config.num_hidden_layers,
         "hidden": model.config.hidden_size, "heads": model.config.num_attention_heads, "kv_heads": model.config.num_key_value_heads,
         "vocab_size": model.config.vocab_size, "tied": bool(model.config.tie_word_embeddings), "bos": bos, "tokens": tokens,
-        "parameters": {"total": total, "attention": attention}, "sha256": sha256_file(folder / "model.safetensors"),
+        "parameters": {"total": parameter_count(model), "attention": attention}, "sha256": sha256_file(folder / "model.safetensors"),
     }
 
 

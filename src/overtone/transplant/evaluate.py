@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from overtone.transplant.config import TransplantConfig
 from overtone.transplant.cost import PUBLISHED_DOLLARS, cost_row
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.passages import load_passages
-from overtone.transplant.scoring import score, whole_targets
+from overtone.transplant.scoring import autocast_of, score, whole_targets
 from overtone.transplant.text import encoder, held_out_split, open_tokens
 
 PHASES = 16  # published strides are 4 and 16: the loss by position modulo 16 shows what a pooled level leaks
@@ -65,9 +64,7 @@ class Measure:
         self.settings = config.evaluation
         self.bos = about["bos"]
         self.vocab_size = int(about["vocab_size"])
-        wanted = config.data["dtype"]
-        bf16 = wanted == "bfloat16" or (wanted == "auto" and device.type == "cuda")
-        autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
+        autocast = autocast_of(config.data["dtype"], device)
         self.options = {"batch_tokens": self.settings["batch_tokens"], "autocast": autocast, "bos": self.bos}
         self.held_out = {corpus: open_tokens(config, results, corpus, held_out_split(results, corpus)) for corpus in config.corpora}
         self.noise = random_region(self.vocab_size, config.length * self.settings["windows"] + 1, config.seed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from overtone.training.stream import Region
 from overtone.transplant.config import Phase
 from overtone.transplant.model import HarmonicLlamaForCausalLM
 from overtone.transplant.objectives import OBJECTIVES
-from overtone.transplant.scoring import with_bos
+from overtone.transplant.scoring import autocast_of, with_bos
 
 CURVE_POINTS = 100
 
@@ -91,8 +90,7 @@ class PhaseTrainer:
         self.every_s = every_s
         self.log = log
         self.device = next(student.parameters()).device
-        wanted = dtype == "bfloat16" or (dtype == "auto" and self.device.type == "cuda")
-        self.autocast: Callable[[], Any] = (lambda: torch.autocast(self.device.type, dtype=torch.bfloat16)) if wanted else nullcontext
+        self.autocast = autocast_of(dtype, self.device)
         self.groups = choose_trainable(student, phase.train)
         # No weight decay: the weights start from a trained model, and decay would pull them away from it.
         self.protocol = TrainingProtocol(budget=phase.budget, tokens_per_step=phase.tokens_per_step, evaluation_length=plan.length,

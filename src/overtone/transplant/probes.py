@@ -14,10 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from overtone.errors import UserError
+from overtone.training.run import LN2
 from overtone.training.stream import Region
 from overtone.transplant.scoring import with_bos
-
-LN2 = float(np.log(2.0))
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -43,6 +44,13 @@ class Scorer:
         """What the head sees, (B, L, d)."""
         hidden: Tensor = self.model.model(input_ids=with_bos(ids, self.bos), use_cache=False).last_hidden_state
         return hidden
+
+
+def autocast_of(dtype: str, device: torch.device) -> Callable[[], Any]:
+    """What a forward pass runs under: bfloat16 where `dtype` says so, or says `auto` and the device is a GPU; else nothing."""
+    if dtype == "bfloat16" or (dtype == "auto" and device.type == "cuda"):
+        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext
 
 
 def with_bos(ids: Tensor, bos: int | None) -> Tensor:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from overtone.errors import UserError
-from overtone.files import digest_json, read_json, write_json
+from overtone.files import atomic_folder, digest_json, read_json, write_json
 from overtone.provenance import environment
 from overtone.training.devices import torch_device
 from overtone.training.interrupt import StopFlag
@@ -24,7 +23,7 @@ from overtone.transplant.config import Phase, TransplantConfig, Variant
 from overtone.transplant.memory import base_shape, check_fits
 from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
 from overtone.transplant.phase import PhaseTrainer
-from overtone.transplant.scoring import bpt, parameter_count, whole_targets
+from overtone.transplant.scoring import autocast_of, bpt, parameter_count, whole_targets
 from overtone.transplant.text import base_folder, held_out_split, open_tokens
 
 _EVALUATION_TOKENS = 4096  # in one forward pass of the curve's held-out text
@@ -54,10 +53,8 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     })
     folder = results / "state" / f"transplant-{fingerprint[:16]}"
     dtype = config.data["dtype"]
-    bf16 = dtype == "bfloat16" or (dtype == "auto" and device.type == "cuda")
-    autocast = (lambda: torch.autocast(device.type, dtype=torch.bfloat16)) if bf16 else nullcontext
     bos = read_json(results / "transplants" / config.name / "base.json")["bos"]
-    options = {"batch_tokens": _EVALUATION_TOKENS, "autocast": autocast, "bos": bos}
+    options = {"batch_tokens": _EVALUATION_TOKENS, "autocast": autocast_of(dtype, device), "bos": bos}
     targets = whole_targets(validation, config.length, config.data["validation_windows"])
     with cell_lock(folder):
         trainer = PhaseTrainer(
@@ -125,9 +122,9 @@ def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
 
 
 def _save(student: HarmonicLlamaForCausalLM, folder: Path, base: Path) -> None:
-    """The model as `save_pretrained` writes it, with the base's tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    student.save_pretrained(folder)
-    for file in sorted(base.iterdir()):
-        if "token" in file.name or file.name in ("vocab.json", "merges.txt", "chat_template.jinja"):
-            shutil.copyfile(file, folder / file.name)
+    """The model as `save_pretrained` writes it, with the base's tokenizer; whole or not at all."""
+    with atomic_folder(folder) as part:
+        student.save_pretrained(part)
+        for file in sorted(base.iterdir()):
+            if "token" in file.name or file.name in ("vocab.json", "merges.txt", "chat_template.jinja"):
+                shutil.copyfile(file, part / file.name)
