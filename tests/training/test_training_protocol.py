@@ -1,9 +1,12 @@
+import dataclasses
 import math
+import re
 
 import pytest
 import torch
 
 from overtone.errors import UserError
+from overtone.files import canonical_json
 from overtone.training.optimizer import EPS, AdamW
 from overtone.training.protocol import TrainingProtocol
 
@@ -30,10 +33,41 @@ def test_protocol_of_a_cell(make_cell):
     protocol = TrainingProtocol.from_cell(make_cell(lr="swept", betas=[0.8, 0.9]))
     assert protocol.lr is None
     assert protocol.betas == (0.8, 0.9)
-    with pytest.raises(UserError, match=r"training\.momentum is not known"):
-        TrainingProtocol.from_cell(make_cell(momentum=0.9))
-    with pytest.raises(UserError, match="'fast'"):
-        TrainingProtocol.from_cell(make_cell(lr="fast"))
+
+
+@pytest.mark.parametrize(
+    ("training", "told"),
+    [
+        ({"momentum": 0.9}, "key: 'momentum' is not known"),
+        ({"lr": "fast"}, "lr: found 'fast', expected a number or 'swept'"),
+        ({"lr": -0.1}, "lr: found -0.1, expected more than 0"),
+        ({"lr": {"harmonic": 0.1}}, "lr: found {'harmonic': 0.1}, expected a number or 'swept'"),
+        ({"budget": "many"}, 'budget: found "many", expected integer'),
+        ({"budget": 1024.0}, "budget: found 1024.0, expected integer"),
+        ({"budget": 0}, "budget: found 0, expected at least 1"),
+        ({"clip": "hard"}, 'clip: found "hard", expected number'),
+        ({"clip": None}, "clip: found null, expected number"),
+        ({"betas": 0.9}, "betas: found 0.9, expected array"),
+        ({"betas": [0.9]}, "betas: found [0.9], expected at least 2"),
+        ({"betas": [0.9, "x"]}, 'betas.1: found "x", expected number'),
+        ({"evaluation_length": "long"}, "evaluation_length: found 'long', expected a whole number"),
+        ({"evaluation_length": 0}, "evaluation_length: found 0, expected a whole number"),
+        ({"carry_state": "no"}, 'carry_state: found "no", expected boolean'),
+        ({"per_length": {}}, "key: 'per_length' is not known"),
+    ],
+)
+def test_a_wrong_protocol_names_key_and_value(make_cell, training, told):
+    with pytest.raises(UserError, match=re.escape(told)) as error:
+        TrainingProtocol.from_cell(make_cell(**training))
+    assert "cell toy/counter/ids/transformer/d16/64/1: training" in str(error.value)
+
+
+def test_a_missing_key_of_the_protocol_is_named(make_cell):
+    cell = make_cell()
+    rules = cell.config()["training"]
+    del rules["lr"]
+    with pytest.raises(UserError, match="the key 'lr' is missing"):
+        TrainingProtocol.from_cell(dataclasses.replace(cell, training=canonical_json(rules)))
 
 
 class Small(torch.nn.Module):

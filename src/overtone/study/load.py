@@ -14,11 +14,10 @@ import yaml
 
 from overtone.errors import UserError, unknown_name
 from overtone.study.cells import Experiment, experiment_cells, sweep_trials, transplant_bases
-from overtone.study.schema import check, schema
+from overtone.study.schema import PROTOCOL, check, schema
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT_IN = ("harmonic", "llama", "mamba", "resonator", "transformer")
-_PROTOCOL = ("properties", "protocols", "additionalProperties")  # where the schema describes one
 _LISTS = ("corpora", "tokenizers", "architectures", "sizes", "lengths", "seeds")
 
 
@@ -177,13 +176,13 @@ def _check_protocol(study: Study, name: str, where: str) -> None:
     for architecture, reference in rules["match"].items():
         _known(architecture, study.architectures, f"{place}.match")
         _known(reference, model_names(), f"{place}.match.{architecture}")
-    allowed = set(schema("study", *_PROTOCOL)["properties"]) - {"per_length", "match"}
+    allowed = set(schema("study", *PROTOCOL)["properties"]) - {"per_length", "match"}
     for length, changes in rules["per_length"].items():
         if not length.isdigit():
             raise UserError(f"{place}.per_length: {length!r} found, a length in tokens expected, such as 32768.")
         for key in changes:
             _known(key, allowed, f"{place}.per_length.{length}: key")
-        check("study", {**rules, **changes}, f"{place}.per_length.{length}", _PROTOCOL)
+        check("study", {**rules, **changes}, f"{place}.per_length.{length}", PROTOCOL)
 
 
 @cache

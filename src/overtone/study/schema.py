@@ -15,6 +15,12 @@ from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, read_json
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "workflow" / "schemas"
+PROTOCOL = ("properties", "protocols", "additionalProperties")  # where the schema of a study describes one
+# JSON knows one kind of number, so the standard takes 2048.0 for an integer; a range or a tensor's size does not.
+_TYPES = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+)
+_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=_TYPES)
 
 
 @cache
@@ -29,8 +35,8 @@ def schema(name: str, *part: str) -> dict[str, Any]:
 @cache
 def _validator(name: str, *part: str) -> Any:
     definition = schema(name, *part)
-    jsonschema.Draft202012Validator.check_schema(definition)
-    return jsonschema.Draft202012Validator(definition)
+    _Validator.check_schema(definition)
+    return _Validator(definition)
 
 
 def check(name: str, value: Any, where: str, part: Sequence[str] = ()) -> Any:

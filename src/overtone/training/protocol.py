@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from overtone.errors import UserError
+from overtone.errors import UserError, unknown_name
 from overtone.study import Cell
+from overtone.study.schema import PROTOCOL, check
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,23 @@ class TrainingProtocol:
 
     @classmethod
     def from_cell(cls, cell: Cell) -> TrainingProtocol:
-        """The protocol in `cell.training`; an unknown key is a UserError."""
+        """The protocol in `cell.training`; an unknown key and a value that the study's schema would refuse are UserErrors."""
         given: dict[str, Any] = dict(cell.config()["training"])
         known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(given) - known):
-            raise UserError(
-                f"cell {cell.key}: training.{unknown[0]} is not known. Allowed: {', '.join(sorted(known))}."
-            )
-        if missing := sorted({"budget", "tokens_per_step", "lr"} - set(given)):
-            raise UserError(
-                f"cell {cell.key}: training.{missing[0]} is missing. Add it to the protocol {cell.protocol!r}."
-            )
-        given.setdefault("evaluation_length", cell.length)
+        where = f"cell {cell.key}: training"
+        for key in given:
+            if key not in known:
+                raise unknown_name(f"{where}: key", key, known)
+        length = given.setdefault("evaluation_length", cell.length)
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise UserError(f"{where}: evaluation_length: found {length!r}, expected a whole number from 1 up.")
+        rate = given.get("lr", "swept")
+        if rate != "swept" and (isinstance(rate, bool) or not isinstance(rate, int | float)):
+            raise UserError(f"{where}: lr: found {rate!r}, expected a number or 'swept'.")
+        check("study", {key: value for key, value in given.items() if key != "evaluation_length"}, where, PROTOCOL)
         given["betas"] = tuple(given.get("betas", cls.betas))
         if given["lr"] == "swept":
             given["lr"] = None
-        elif not isinstance(given["lr"], int | float):
-            raise UserError(f"cell {cell.key}: training.lr is {given['lr']!r}, expected a number or 'swept'.")
         return cls(**given)
 
     def rate_at(self, step: int, steps: int, peak: float) -> float:
