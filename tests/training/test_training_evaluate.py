@@ -8,7 +8,7 @@ import torch
 from overtone.corpora.tokenfile import TokenFile
 from overtone.errors import UserError
 from overtone.models import build_model
-from overtone.training.evaluate import evaluate_region, position_edges, score_region, summarise, target_count
+from overtone.training.evaluate import position_edges, score_region, summarise, target_count
 from overtone.training.stream import Region
 
 
@@ -36,9 +36,15 @@ def naive(model, ids, targets, length):
     return torch.cat(losses).numpy(), torch.cat(hits).numpy()
 
 
+def evaluate(model, tokens, length, evaluation_length):
+    region = Region.of(tokens)
+    targets = target_count(region.size, evaluation_length)
+    return summarise(*score_region(model, region, targets, length, batch_tokens=300), length, tokens)
+
+
 @pytest.mark.parametrize("length", [32, 48, 128])
 def test_measures_are_those_of_a_window_by_window_loop(model, validation, length):
-    found = evaluate_region(model, validation, length, evaluation_length=128, batch_tokens=300)
+    found = evaluate(model, validation, length, 128)
     targets = 1099 // 128 * 128
     losses, hits = naive(model, validation.ids, targets, length)
     bits = losses / np.log(2)
@@ -57,7 +63,7 @@ def test_measures_are_those_of_a_window_by_window_loop(model, validation, length
 
 
 def test_every_length_predicts_the_same_targets(model, validation):
-    counts = {evaluate_region(model, validation, length, evaluation_length=256)["targets"] for length in (16, 64, 96, 256)}
+    counts = {evaluate(model, validation, length, 256)["targets"] for length in (16, 64, 96, 256)}
     assert counts == {1099 // 256 * 256}
 
 

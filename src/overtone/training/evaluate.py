@@ -118,30 +118,13 @@ def score_region(
     return losses, hits
 
 
-def evaluate_region(
-    model: Any, token_file: Tokens, length: int, *, evaluation_length: int, batch_tokens: int = 16384,
-    device: str | torch.device | None = None, carry_state: bool = False, between: Callable[[], None] = lambda: None,
-    autocast: Callable[[], Any] = nullcontext,
-) -> dict[str, Any]:
-    """Every measure of one region, as `evaluation.SPLIT` of metrics.json.
-
-    bpt = mean loss in bits per token; bpb = bpt / bytes per token (+ bits for unknown characters); perplexity = 2^bpt;
-    accuracy: share of targets that were the likeliest token; window_bpt: one a window; loss_by_position: mean loss up to
-    each right edge.
-    Numbers that are not finite are the caller's to judge (a diverged model). `device` must be the model's.
-    """
-    if device is not None and torch.device(device).type != model.head_weight.device.type:
-        raise ValueError(f"model is on {model.head_weight.device}, not on {device}")
-    region = Region.of(token_file)
-    targets = target_count(region.size, evaluation_length)
-    losses, hits = score_region(
-        model, region, targets, length, batch_tokens=batch_tokens, carry_state=carry_state, between=between, autocast=autocast
-    )
-    return summarise(losses, hits, length, token_file)
-
-
 def summarise(losses: np.ndarray, hits: np.ndarray, length: int, tokens: Tokens) -> dict[str, Any]:
-    """Measures of a region from the loss in nats and the hit of every target, windows of `length` in order."""
+    """Every measure of a region, as `evaluation.SPLIT` of metrics.json, from the loss in nats and the hit of every target.
+
+    The targets are those of windows of `length` in order. bpt = mean loss in bits per token; bpb = bpt / bytes per token (+ bits for
+    unknown characters); perplexity = 2^bpt; accuracy: share of targets that were the likeliest token; window_bpt: one a window;
+    loss_by_position: mean loss up to each right edge. Numbers that are not finite are the caller's to judge (a diverged model).
+    """
     bits = losses.astype(np.float64) / LN2
     bpt = float(bits.mean())
     edges = np.arange(0, len(bits), length)
