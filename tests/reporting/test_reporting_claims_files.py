@@ -6,8 +6,9 @@ import pytest
 
 from overtone.errors import UserError
 from overtone.reporting.claims import run_check
-from overtone.reporting.claims_file import load_claims, load_reported, parse_claims
+from overtone.reporting.claims_file import load_claims, parse_claims
 from overtone.reporting.quantities import Evidence
+from overtone.reporting.reported import load_reported
 
 PAPERS = ("harmonic", "resonatorlm")
 CLAIM = {

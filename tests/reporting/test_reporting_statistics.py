@@ -14,9 +14,9 @@ from overtone.reporting.statistics import (
     holm,
     matrix,
     mean,
+    merged,
     perplexity_reduction,
     power_note,
-    ratio,
     seeds_needed,
     t_interval,
 )
@@ -81,15 +81,15 @@ def test_resampling_seeds_undercovers_which_is_why_it_is_not_used():
 
 def test_windows_that_share_a_document_undercover_until_they_are_merged():
     generator = np.random.default_rng(5)
-    plain = merged = 0
+    plain = in_blocks = 0
     for _ in range(300):
         documents = np.repeat(generator.normal(0, 0.3, 8), 8)  # 8 documents of 8 windows
         other = 6 + TRUE + documents + generator.normal(0, 0.1, 64)
         reference = np.full(64, 6.0)
         plain += not estimate(difference, reference, other, null=TRUE, draws=1000).decided
-        merged += not estimate(difference, blocks(reference, 8), blocks(other, 8), null=TRUE, draws=1000).decided
+        in_blocks += not estimate(difference, blocks(reference, 8), blocks(other, 8), null=TRUE, draws=1000).decided
     assert plain / 300 < 0.75
-    assert merged / 300 > 0.92
+    assert in_blocks / 300 > 0.92
 
 
 def test_without_window_variation_it_is_students_interval():
@@ -134,7 +134,6 @@ def test_one_window_and_one_seed_has_no_interval():
 
 def test_statistics_of_known_values():
     assert gap(6.662, 6.571) == pytest.approx(1.4, abs=0.05)  # the published gap at length 1024
-    assert ratio(2.0, 3.0) == 1.5
     published = perplexity_reduction(np.log2(4.617), np.log2(3.764))
     assert published == pytest.approx(18.5, abs=0.05)
     same = np.array([[5.0, 6.0, 7.0]])
@@ -206,3 +205,10 @@ def test_power_note_says_when_seeds_cannot_help():
     assert "evaluation text is too short" in power_note(noisy)
     assert "One seed" in power_note(estimate(difference, [[1.0, 2.0]], [[1.5, 2.2]]))
     assert "No effect" in power_note(t_interval([0.0, 0.0]))
+
+
+def test_short_windows_are_merged_into_the_longest_where_they_fill_them():
+    assert merged([1.0, 3.0, 5.0, 7.0], 16, 32).tolist() == [2.0, 6.0]
+    assert merged([1.0, 3.0], 32, 32).tolist() == [1.0, 3.0]
+    assert merged([1.0, 3.0, 5.0], 16, 32).tolist() == [1.0, 3.0, 5.0]  # the last unit would be half
+    assert merged([1.0, 3.0], 24, 32).tolist() == [1.0, 3.0]

@@ -10,10 +10,11 @@ import results_factory as factory
 
 from overtone.cli import main
 from overtone.errors import UserError
-from overtone.files import write_json
+from overtone.files import read_json, write_json
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, select
 from overtone.reporting.statistics import gap
+from overtone.reporting.tables import caption
 from overtone.reporting.tables.build import BUILDERS, build_table
 from overtone.reporting.tables.table import write_table
 from overtone.study import EXHIBITS
@@ -177,6 +178,15 @@ def test_sweep_marks_one_rate_an_architecture(full):
     assert any(row[3] == "diverged" for row in table.rows)
 
 
+def test_a_sweep_whose_trials_all_failed_marks_the_rate_that_its_cells_get(tmp_path):
+    results = results_of(tmp_path)
+    for path in (results.root / "lr_sweep").glob("*/mamba/*/metrics.json"):
+        write_json(path, read_json(path) | {"status": "diverged", "evaluation": {}})
+    data = build("lr_sweep", results).data
+    assert select(data, architecture="mamba", chosen=True)["lr"].tolist() == [0.001]
+    assert len(select(data, chosen=True)) == 4
+
+
 def test_perplexity_interval_is_that_of_bpt(full):
     row = select(build("quality", full).data, source="measured", architecture="resonator").iloc[0]
     assert row["perplexity"] == pytest.approx(2 ** row["bpt"])
@@ -299,3 +309,14 @@ def test_another_protocol_stands_in_its_own_rows(tmp_path):
     assert {row[0] for row in table.rows} == {"harmonic", "doubled"}
     assert any("doubled: the token budget differs between lengths (128: 65.5K, 512: 131K)" in note for note in table.notes)
     assert any("harmonic: every cell trained on 65.5K tokens" in note for note in table.notes)
+
+
+def test_a_median_stands_with_its_quartiles_where_it_has_them():
+    assert formats.quartiles(1.2345, 1.1, 1.4) == "1.23 [1.10, 1.40]"
+    assert formats.quartiles(1.2345, None, None) == "1.23"
+    assert formats.quartiles(None, None, None) == formats.ABSENT
+
+
+def test_where_a_benchmark_ran_is_told_or_said_to_be_unknown():
+    assert caption.machine({"device": "NVIDIA H100", "processor": "EPYC", "threads": 2}) == "NVIDIA H100 (EPYC, threads: 2)"
+    assert caption.machine({}).startswith("an unnamed device (unknown processor")

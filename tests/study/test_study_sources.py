@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from overtone.provenance import source_files
+from overtone.provenance import PACKAGE, source_files
 from overtone.study import load_study, study_cells
 from overtone.study.sources import STAGES, train_sources
 
@@ -13,6 +13,11 @@ from overtone.study.sources import STAGES, train_sources
 def test_every_pattern_names_files(stage):
     for part in STAGES[stage]:
         assert source_files(part), f"{stage}: {part} names no file"
+
+
+def test_the_diagnosis_follows_the_audit_and_the_verb_that_compute_its_content():
+    files = {path.relative_to(PACKAGE).as_posix() for path in source_files(*STAGES["diagnose"])}
+    assert files == {"benchmarks/resonator.py", "verbs/diagnose.py", "audits/causality.py"}
 
 
 def test_training_does_not_depend_on_reporting():

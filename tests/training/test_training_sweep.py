@@ -5,7 +5,7 @@ import pytest
 from overtone.cli import main
 from overtone.errors import UserError
 from overtone.study.schema import schema
-from overtone.training.sweep import choose_rate
+from overtone.training.sweep import best_rate, choose_rate
 
 
 def trial(rate, bpt, status="ok", architecture="harmonic", budget=100):
@@ -59,3 +59,8 @@ def test_the_verb_writes_what_was_chosen(tmp_path):
         (tmp_path / name).write_text(json.dumps(dict.fromkeys(schema("metrics")["required"]) | value))
     assert main(["choose-rate", "--trials", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "chosen.json")]) == 0
     assert json.loads((tmp_path / "chosen.json").read_text())["chosen"] == 0.001
+
+
+def test_the_best_rate_of_trials_that_all_failed_is_the_lowest():
+    assert best_rate([(0.1, None), (0.01, None)]) == 0.01
+    assert best_rate([(0.1, 3.0), (0.01, None)]) == 0.1

@@ -17,10 +17,11 @@ from typing import Any
 
 from overtone.provenance import commit
 from overtone.reporting import formats
-from overtone.reporting.claims_file import Check, Claim, Question, load_claims, load_reported
+from overtone.reporting.claims_file import Check, Claim, Question, load_claims
 from overtone.reporting.collect import Results
 from overtone.reporting.decide import FAILS, HOLDS, OPEN, Decision, Tested, borders, decide, rule_text
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError
+from overtone.reporting.reported import load_reported
 from overtone.reporting.statistics import Estimate, power_note
 from overtone.study import Study
 from overtone.study.schema import check

@@ -8,14 +8,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from overtone.errors import UserError, unknown_name
 from overtone.reporting.quantities import QUANTITIES, Quantity, find_quantity, reported_value
+from overtone.reporting.reported import load_reported, read_yaml
 from overtone.study import exhibit, study_names
 from overtone.study.load import workflow_root
 from overtone.study.schema import check
@@ -80,15 +78,6 @@ def load_quantities() -> Mapping[str, Quantity]:
     return QUANTITIES
 
 
-@cache
-def load_reported(path: Path | None = None) -> Mapping[str, Any]:
-    """papers/reported.yaml: what the papers report."""
-    loaded = _yaml(path or workflow_root() / "papers" / "reported.yaml")
-    if not isinstance(loaded, dict):
-        raise UserError(f"{path}: expected a mapping of papers.")
-    return loaded
-
-
 def load_claims(papers: Sequence[str], root: Path | None = None) -> list[Claim]:
     """The claims of the papers in the order of their files; ids are unique over all."""
     claims = [claim for paper in papers for claim in parse_claims(_paper(paper, root), f"{paper}/claims.yaml")]
@@ -105,7 +94,7 @@ def load_paper_titles(papers: Sequence[str], root: Path | None = None) -> dict[s
 
 
 def _paper(paper: str, root: Path | None) -> Any:
-    return _yaml((root or workflow_root() / "papers") / paper / "claims.yaml")
+    return read_yaml((root or workflow_root() / "papers") / paper / "claims.yaml")
 
 
 def parse_claims(content: Any, where: str, reported: Mapping[str, Any] | None = None) -> list[Claim]:
@@ -152,12 +141,3 @@ def _question(entry: Mapping[str, Any], where: str, *, published: bool) -> Quest
     if rule["kind"] == "crossing" and rule["between"][0] >= rule["between"][1]:
         raise UserError(f"{where}: rule.between: found {rule['between']}, expected the smaller number first.")
     return Question(quantity, parameters, rule)
-
-
-def _yaml(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: not found. Run from a checkout of the workflow, which carries papers/.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())}).") from None

@@ -78,6 +78,13 @@ def interval(value: Any, low: Any, high: Any, digits: int = 3, sign: bool = Fals
     return show(value, digits) if absent(low) else f"{show(value, digits)} [{show(low, digits)}, {show(high, digits)}]"
 
 
+def quartiles(median: Any, low: Any, high: Any) -> str:
+    """`median [quartiles]`, three significant digits; the median alone where there are none."""
+    if absent(median) or absent(low):
+        return significant(median)
+    return f"{significant(median)} [{significant(low)}, {significant(high)}]"
+
+
 def p_value(value: Any) -> str:
     """Three decimals, `<0.001` below."""
     return ABSENT if absent(value) else "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -15,12 +15,11 @@ import numpy as np
 import pandas as pd
 
 from overtone.reporting import formats, statistics
-from overtone.reporting.collect import SPLIT, outcome, paired, select
+from overtone.reporting.collect import PLACE, SPLIT, outcome, paired, select
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
 from overtone.reporting.quantities_spread import SeedSpread, regression_slope
 
 Statistic = Callable[..., Any]
-COORDINATES = ("protocol", "corpus", "tokenizer", "size", "length")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def trained(evidence: Evidence, experiments: Sequence[str], architectures: Seque
         if name not in set(cells["architecture"]):
             raise NotMeasuredError(f"No cell of {' or '.join(experiments)} trains {name}.")
     found, notes, lost = [], [], []
-    for coordinates, rows in cells.groupby(list(COORDINATES), sort=True):
+    for coordinates, rows in cells.groupby(list(PLACE), sort=True):
         groups = tuple(select(rows, architecture=name) for name in architectures)
         if any(group.empty for group in groups):
             continue
@@ -87,7 +86,7 @@ def _failures(name: str, group: pd.DataFrame, where: str) -> list[str]:
 
 def labels(settings: Sequence[Setting]) -> list[str]:
     """What tells the settings apart: the names that differ, and the length if it does or nothing else does."""
-    differ = [len({setting.coordinates[index] for setting in settings}) > 1 for index in range(len(COORDINATES))]
+    differ = [len({setting.coordinates[index] for setting in settings}) > 1 for index in range(len(PLACE))]
     named = []
     for setting in settings:
         words = [str(word) for word, varies in zip(setting.coordinates[:-1], differ, strict=False) if varies]

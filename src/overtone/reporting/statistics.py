@@ -78,11 +78,6 @@ def difference(reference: Any, other: Any) -> Any:
     return other - reference
 
 
-def ratio(reference: Any, other: Any) -> Any:
-    """other / reference."""
-    return other / reference
-
-
 def perplexity_reduction(reference: Any, other: Any) -> Any:
     """100 * (1 - PPL_other / PPL_reference) in percent, from bits per token: PPL = 2**bpt."""
     return 100.0 * (1.0 - np.exp2(other - reference))
@@ -111,6 +106,16 @@ def blocks(values: Any, count: int) -> Array:
     if count < 1 or array.shape[-1] % count:
         raise ValueError(f"{array.shape[-1]} windows cannot be merged into {count} equal blocks")
     return np.asarray(array.reshape(*array.shape[:-1], count, -1).mean(axis=-1))
+
+
+def merged(values: Any, length: int, longest: int) -> Array:
+    """Windows of `length` tokens merged into windows of `longest`, so that every length has the same units over the same tokens.
+
+    As they are where `longest` is no multiple of `length`, or the last unit would not be whole.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    together, uneven = divmod(longest, length)
+    return array if uneven or len(array) % together else blocks(array, len(array) // together)
 
 
 def estimate(statistic: Callable[..., Any], *samples: Any, null: float = 0.0, level: float = 0.95, draws: int = DRAWS,

@@ -9,10 +9,8 @@ from overtone.errors import UserError
 
 
 def choose_rate(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Choose among trial metrics (metrics.json of one architecture, one protocol, different rates).
+    """Choose among trial metrics (metrics.json of one architecture, one protocol, different rates) by `best_rate`.
 
-    The rate with the lowest validation bpt of the trials that ended `ok`; of equal ones the lowest rate. Where none
-    did, the lowest rate tried: it is the least likely to diverge, and the cells then tell their own outcome.
     `edge`: the choice is the smallest or largest rate tried, so a better one may lie outside the grid.
     """
     found = list(trials)
@@ -35,8 +33,7 @@ def choose_rate(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     rates = [row["rate"] for row in rows]
     if len(set(rates)) < len(rates):
         raise UserError(f"choose-rate: a rate was tried twice in {rates}. Give each trial once.")
-    ended = [row for row in rows if row["validation_bpt"] is not None]
-    chosen = min(ended, key=lambda row: (row["validation_bpt"], row["rate"]))["rate"] if ended else rates[0]
+    chosen = best_rate([(row["rate"], row["validation_bpt"]) for row in rows])
     return {
         "architecture": found[0]["cell"]["architecture"],
         "protocol": found[0]["cell"]["protocol"],
@@ -44,6 +41,16 @@ def choose_rate(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "chosen": chosen,
         "edge": chosen in (rates[0], rates[-1]),
     }
+
+
+def best_rate(trials: Iterable[tuple[float, float | None]]) -> float:
+    """Of (rate, validation bpt; None for a trial that did not end `ok`): the rate with the lowest bpt, of equal ones the lowest rate.
+
+    Where none ended `ok`, the lowest rate tried: it is the least likely to diverge, and the cells then tell their own outcome.
+    """
+    found = list(trials)
+    ended = [(bpt, rate) for rate, bpt in found if bpt is not None]
+    return min(ended)[1] if ended else min(rate for rate, _ in found)
 
 
 def _validation_bpt(trial: Mapping[str, Any]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -44,7 +45,7 @@ def _published(data: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _lines(axis, data: pd.DataFrame) -> list[tuple[float, str, str]]:  # type: ignore[no-untyped-def]
+def _lines(axis: Axes, data: pd.DataFrame) -> list[tuple[float, str, str]]:
     labels = []
     for index, length in enumerate(sorted(unique(data, "length"))):
         color = _SHADES[index % len(_SHADES)]

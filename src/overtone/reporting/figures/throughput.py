@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
@@ -35,7 +36,7 @@ def draw(name: str, data: pd.DataFrame) -> Figure:
     return drawn
 
 
-def _published(axis, rows: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
+def _published(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_title("Published")
     if rows["length"].isna().all():
         names = [architecture for architecture, _ in by_architecture(rows)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -38,6 +39,12 @@ def setting(cells: pd.DataFrame, scored: pd.DataFrame) -> str:
     blocks = span(scored["blocks"], "block")
     devices = listed(sorted({device for device in cells["device"] if device}))
     return f"{text}, {sizes} parameters, {seeds}, {blocks} of {block} of the test region, {devices}"
+
+
+def machine(environment: Mapping[str, Any]) -> str:
+    """`cpu (AMD EPYC, threads: 1)`: where a benchmark ran."""
+    return (f"{environment.get('device', 'an unnamed device')} ({environment.get('processor', 'unknown processor')}, threads: "
+            f"{environment.get('threads')})")
 
 
 def substitution(name: str, cells: pd.DataFrame) -> list[str]:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from overtone.reporting.collect import SPLIT, outcome, paired, select
+from overtone.reporting.collect import PLACE, SPLIT, outcome, paired, select
 from overtone.reporting.formats import architecture_order
 from overtone.reporting.statistics import Estimate, estimate, holm, mean, power_note, t_interval
 
-PLACE = ("protocol", "corpus", "tokenizer", "size", "length")
 SCORE_COLUMNS = (
     *PLACE, "architecture", "status", "failure", "seeds", "seeds_run", "blocks", "parameters", "bpt", "bpt_low", "bpt_high",
     "bpb", "perplexity", "accuracy", "accuracy_low", "accuracy_high", "validation_bpt",

@@ -13,6 +13,7 @@ from overtone.reporting.statistics import t_interval
 from overtone.reporting.tables import caption
 from overtone.reporting.tables.compare import groups, interval_columns, scores
 from overtone.reporting.tables.table import Table, not_measured
+from overtone.training.sweep import best_rate
 
 CURVE_COLUMNS = ["corpus", "tokenizer", "size", "length", "architecture", "seed", "status", "curve", "tokens", "bpt", "lr"]
 POSITION_COLUMNS = ["corpus", "tokenizer", "size", "length", "architecture", "seeds", "after", "position", "bpt", "bpt_low",
@@ -136,9 +137,8 @@ def build_sweep(name: str, results: Results) -> Table:
     data["lr"] = [float(rate) for rate in trials["rate"]]
     data["chosen"] = False
     for _, part in data.groupby(["protocol", "architecture"]):
-        ended = part[part["status"] == "ok"]
-        if len(ended):
-            data.loc[ended["validation_bpt"].astype(float).idxmin(), "chosen"] = True
+        best = best_rate((row.lr, float(row.validation_bpt) if row.status == "ok" else None) for row in each(part))
+        data.loc[part.index[part["lr"] == best], "chosen"] = True
     rows = [[row.protocol, formats.architecture(row.architecture), f"{row.lr:g}",
              formats.number(row.validation_bpt) if row.status == "ok" else row.status, "chosen" if row.chosen else ""]
             for row in each(data)]

@@ -9,8 +9,8 @@ import pandas as pd
 
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, each, records
-from overtone.reporting.tables import published
-from overtone.reporting.tables.table import Table, not_measured
+from overtone.reporting.tables import caption, published
+from overtone.reporting.tables.table import Table, not_measured, quartile_columns
 
 COLUMNS = ["source", "architecture", "variant", "context", "batch", "status", "ms_per_token", "ms_per_token_q25", "ms_per_token_q75",
            "samples", "prefill_s", "state_bytes", "peak_bytes", "parameters", "speedup_to_transformer"]
@@ -31,9 +31,7 @@ def build(name: str, results: Results) -> Table:
     frame["speedup_to_transformer"] = [_speedup(frame, row) for row in each(frame)]
     frame["order"] = [formats.architecture_order(item) for item in frame["architecture"]]
     frame = frame.sort_values(["batch", "context", "order", "variant"], kind="stable")
-    environment = measured.get("environment", {})
-    where = (f"{environment.get('device', 'an unnamed device')} ({environment.get('processor', 'unknown processor')}, threads: "
-             f"{environment.get('threads')})")
+    where = caption.machine(measured.get("environment", {}))
     if name == "decode_memory":
         rows = [[formats.length(row.context), f"{row.batch}", formats.architecture(row.architecture), formats.text(row.variant),
                  formats.size(row.state_bytes), formats.size(row.peak_bytes)] for row in each(frame)]
@@ -45,7 +43,8 @@ def build(name: str, results: Results) -> Table:
         row["speedup_to_transformer"] = times["transformer"] / row["ms_per_token"] if row["architecture"] != "transformer" else None
     data = pd.DataFrame([*records(frame[COLUMNS]), *paper], columns=COLUMNS)
     rows = [[row.source, formats.length(row.context), f"{row.batch}", formats.architecture(row.architecture),
-             formats.text(row.variant), formats.count(row.parameters), _time(row),
+             formats.text(row.variant), formats.count(row.parameters), str(row.status) if formats.absent(row.ms_per_token) else
+             formats.quartiles(row.ms_per_token, row.ms_per_token_q25, row.ms_per_token_q75),
              formats.duration(row.prefill_s), formats.number(row.speedup_to_transformer, 2)] for row in each(data)]
     return Table(
         data, _TIME, rows, f"Measured after a real prefill of the context, median and quartiles of repeated tokens, on {where}.",
@@ -55,13 +54,9 @@ def build(name: str, results: Results) -> Table:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    time = row.get("ms_per_token") or {}
     kept = {key: row.get(key) for key in ("architecture", "variant", "context", "batch", "prefill_s", "state_bytes", "peak_bytes",
                                           "parameters")}
-    return kept | {
-        "source": "measured", "status": row.get("status", "ok"), "ms_per_token": time.get("median"), "ms_per_token_q25": time.get("q25"),
-        "ms_per_token_q75": time.get("q75"), "samples": len(time.get("samples", [])) or None,
-    }
+    return kept | {"source": "measured", "status": row.get("status", "ok")} | quartile_columns("ms_per_token", row.get("ms_per_token"))
 
 
 def _speedup(frame: pd.DataFrame, row: Any) -> float | None:
@@ -72,15 +67,6 @@ def _speedup(frame: pd.DataFrame, row: Any) -> float | None:
         return None
     variant = same[same["variant"] == row.variant]
     return float((variant if len(variant) else same)["ms_per_token"].min() / row.ms_per_token)
-
-
-def _time(row: Any) -> str:
-    if formats.absent(row.ms_per_token):
-        return str(row.status)
-    middle = formats.significant(row.ms_per_token)
-    if formats.absent(row.ms_per_token_q25):
-        return middle
-    return f"{middle} [{formats.significant(row.ms_per_token_q25)}, {formats.significant(row.ms_per_token_q75)}]"
 
 
 def crossings(frame: pd.DataFrame) -> list[str]:

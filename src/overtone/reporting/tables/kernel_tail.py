@@ -11,8 +11,8 @@ import pandas as pd
 
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, each
-from overtone.reporting.tables import published
-from overtone.reporting.tables.table import Table, not_measured
+from overtone.reporting.tables import caption, published
+from overtone.reporting.tables.table import Table, not_measured, quartile_columns
 
 COLUMNS = ["source", "method", "length", "outputs", "ms", "ms_q25", "ms_q75", "flops", "bytes", "error", "speedup_to_quadratic",
            "flops_ratio_to_quadratic"]
@@ -33,16 +33,15 @@ def build(name: str, results: Results) -> Table:
              for length, ratio in published.kernel_tail().items()]
     data = pd.DataFrame([*own, *paper], columns=COLUMNS)
     rows = [
-        [row.source, formats.length(row.length), METHODS.get(row.method, row.method), formats.significant(row.outputs, 5), _time(row),
+        [row.source, formats.length(row.length), METHODS.get(row.method, row.method), formats.significant(row.outputs, 5),
+         formats.quartiles(row.ms, row.ms_q25, row.ms_q75),
          formats.count(row.flops), formats.size(row.bytes), formats.significant(row.speedup_to_quadratic),
          formats.significant(row.flops_ratio_to_quadratic)]
         for row in each(data.sort_values(["source", "length"], kind="stable"))
     ]
-    environment = measured.get("environment", {})
     return Table(
         data, _HEADER, rows,
-        f"The resonant mixer without the rest of the model, median and quartiles, on {environment.get('device', 'an unnamed device')} "
-        f"({environment.get('processor', 'unknown processor')}, threads: {environment.get('threads')}).",
+        f"The resonant mixer without the rest of the model, median and quartiles, on {caption.machine(measured.get('environment', {}))}.",
         ["The tail computes the last outputs only, the quadratic reference all of them: most of such a ratio is the number of outputs, "
          "which the FLOPs beside it show.", "Published: 440 times at 8K and 576 times at 32K over a quadratic causal reference."],
     )
@@ -51,14 +50,8 @@ def build(name: str, results: Results) -> Table:
 def _row(row: dict[str, Any], reference: dict[str, Any] | None) -> dict[str, Any]:
     time = row["ms"]
     found = {key: row.get(key) for key in ("method", "length", "outputs", "flops", "bytes", "error")}
-    found |= {"source": "measured", "ms": time["median"], "ms_q25": time["q25"], "ms_q75": time["q75"]}
+    found |= {"source": "measured"} | quartile_columns("ms", time)
     if reference and row["method"] != "quadratic":
         found["speedup_to_quadratic"] = reference["ms"]["median"] / time["median"]
         found["flops_ratio_to_quadratic"] = reference["flops"] / row["flops"] if row.get("flops") else None
     return found
-
-
-def _time(row: Any) -> str:
-    if formats.absent(row.ms):
-        return formats.ABSENT
-    return f"{formats.significant(row.ms)} [{formats.significant(row.ms_q25)}, {formats.significant(row.ms_q75)}]"

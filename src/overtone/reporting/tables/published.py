@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
-import yaml
-
-from overtone.study.load import workflow_root
+from overtone.reporting.reported import load_reported
 
 # What a table of the paper was measured on: corpora, tokenizers, and in words.
 SETTINGS: dict[str, tuple[set[str], set[str], str]] = {
@@ -28,17 +25,9 @@ SETTINGS: dict[str, tuple[set[str], set[str], str]] = {
 }
 
 
-@cache
-def reported() -> dict[str, Any]:
-    """papers/reported.yaml."""
-    path = workflow_root() / "papers" / "reported.yaml"
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return loaded
-
-
 def crossover(section: str) -> Iterator[dict[str, Any]]:
     """Rows {architecture, length, status, bpt, gap_pct} of `crossover_enwik8_28M` or `crossover_wikitext103_28M`."""
-    table = reported()["harmonic"][section]
+    table = load_reported()["harmonic"][section]
     for index, length in enumerate(table["lengths"]):
         transformer = table["transformer"][index]
         for architecture in ("harmonic", "transformer", "mamba"):
@@ -53,7 +42,7 @@ def crossover(section: str) -> Iterator[dict[str, Any]]:
 
 def scaling() -> Iterator[dict[str, Any]]:
     """Rows {size, length, architecture, bpt, gap_pct}: gaps recomputed with one denominator, bpt of the Transformer."""
-    for item in reported()["harmonic"]["scaling_enwik8"]:
+    for item in load_reported()["harmonic"]["scaling_enwik8"]:
         if "hidden" in item:
             gap = 100 * (item["transformer"] - item["harmonic"]) / item["transformer"]
             for architecture in ("harmonic", "transformer"):
@@ -63,7 +52,7 @@ def scaling() -> Iterator[dict[str, Any]]:
 
 def ablations() -> dict[str, float]:
     """Architecture -> bpt of the ablation table."""
-    table = reported()["harmonic"]["ablations_wikitext2_8192"]
+    table = load_reported()["harmonic"]["ablations_wikitext2_8192"]
     names = {"full": "harmonic", "flat_timescales": "harmonic-flat", "raw_hidden_states": "harmonic-raw",
              "mamba": "mamba", "transformer": "transformer"}
     return {name: table[key] for key, name in names.items()}
@@ -71,7 +60,7 @@ def ablations() -> dict[str, float]:
 
 def seeds() -> Iterator[dict[str, Any]]:
     """Rows {architecture, seed, bpt}."""
-    table = reported()["harmonic"]["seeds_enwik8_8192"]
+    table = load_reported()["harmonic"]["seeds_enwik8_8192"]
     for architecture in ("harmonic", "mamba", "transformer"):
         for seed, value in table[architecture].items():
             yield {"architecture": architecture, "seed": seed, "bpt": value}
@@ -80,14 +69,14 @@ def seeds() -> Iterator[dict[str, Any]]:
 def quality() -> dict[str, dict[str, float]]:
     """Architecture -> {test_ppl, test_accuracy_pct, train_tokens_per_s}."""
     table: dict[str, dict[str, float]] = {
-        name: value for name, value in reported()["resonatorlm"]["main_wikitext2_char_6M"].items() if isinstance(value, dict)
+        name: value for name, value in load_reported()["resonatorlm"]["main_wikitext2_char_6M"].items() if isinstance(value, dict)
     }
     return table
 
 
 def throughput() -> Iterator[dict[str, Any]]:
     """Rows {architecture, length, tokens_per_s, synchronised} of the Harmonic logs."""
-    table = reported()["harmonic"]["throughput_tokens_per_s"]
+    table = load_reported()["harmonic"]["throughput_tokens_per_s"]
     for key, value in table["unsynchronised_28M"].items():
         architecture, length = key.rsplit("_", 1)
         yield {"architecture": architecture, "length": int(length), "tokens_per_s": value, "synchronised": False}
@@ -98,7 +87,7 @@ def throughput() -> Iterator[dict[str, Any]]:
 
 def memory() -> Iterator[dict[str, Any]]:
     """Rows {architecture, length, peak_bytes}: the forward profile in the logs, batch 2, bfloat16, flash attention."""
-    table = reported()["harmonic"]["memory_profile_batch2_bf16_GB"]
+    table = load_reported()["harmonic"]["memory_profile_batch2_bf16_GB"]
     for architecture in ("harmonic", "transformer"):
         for length, gigabytes in zip(table["lengths"], table[architecture], strict=True):
             yield {"architecture": architecture, "length": length, "peak_bytes": gigabytes * 1e9}
@@ -106,7 +95,7 @@ def memory() -> Iterator[dict[str, Any]]:
 
 def hallamonic() -> Iterator[dict[str, Any]]:
     """Rows {model, corpus, length, bpt, random_tokens_bpt, entropy_floor_bpt}; model: transplanted | base."""
-    section = reported()["harmonic"]["hallamonic"]
+    section = load_reported()["harmonic"]["hallamonic"]
     random = section["red_flags"]["uniform_random_tokens_bpt"]
     for corpus, table in section["eval_bpt"].items():
         for model, name in (("hallamonic", "transplanted"), ("tinyllama", "base")):
@@ -117,12 +106,12 @@ def hallamonic() -> Iterator[dict[str, Any]]:
 
 def decode() -> list[dict[str, Any]]:
     """Rows {architecture, context, ms_per_token}."""
-    table = reported()["resonatorlm"]["decode"]["at_32768"]
+    table = load_reported()["resonatorlm"]["decode"]["at_32768"]
     return [{"architecture": name, "context": 32768, "ms_per_token": table[f"{name}_ms_per_token"]}
             for name in ("resonator", "transformer")]
 
 
 def kernel_tail() -> dict[int, float]:
     """Length -> published speed-up over the quadratic causal reference."""
-    table: dict[int, float] = reported()["resonatorlm"]["kernel_tail_speedup_vs_quadratic_causal_reference"]
+    table: dict[int, float] = load_reported()["resonatorlm"]["kernel_tail_speedup_vs_quadratic_causal_reference"]
     return table

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,13 @@ def not_measured(needs: str, columns: Sequence[str]) -> Table:
     """A table without data: it says what it would take."""
     return Table(pd.DataFrame(columns=list(columns)), caption=f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}: {needs}",
                  needs=needs)
+
+
+def quartile_columns(name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """NAME, NAME_q25, NAME_q75 and samples of `{median, q25, q75, samples}`; nothing where nothing was measured."""
+    if not found:
+        return {}
+    return {name: found["median"], f"{name}_q25": found["q25"], f"{name}_q75": found["q75"], "samples": len(found.get("samples", []))}
 
 
 def markdown(name: str, table: Table) -> str:

@@ -8,8 +8,8 @@ import pandas as pd
 
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, each, records
-from overtone.reporting.tables import published
-from overtone.reporting.tables.table import Table, not_measured
+from overtone.reporting.tables import caption, published
+from overtone.reporting.tables.table import Table, not_measured, quartile_columns
 
 COLUMNS = ["source", "architecture", "length", "tokens_per_s", "tokens_per_s_q25", "tokens_per_s_q75", "samples", "synchronised",
            "parameters", "status", "ratio_to_transformer"]
@@ -36,14 +36,14 @@ def build(name: str, results: Results) -> Table:
     data = pd.DataFrame([*_ratios(frame, "measured"), *_ratios(paper, "published")], columns=COLUMNS)
     rows = [
         [row.source, formats.length(row.length), formats.architecture(row.architecture), formats.count(row.parameters),
-         _rate(row), {True: "yes", False: "no"}.get(row.synchronised, formats.ABSENT), formats.number(row.ratio_to_transformer, 2)]
+         str(row.status) if formats.absent(row.tokens_per_s) else
+         formats.quartiles(row.tokens_per_s, row.tokens_per_s_q25, row.tokens_per_s_q75),
+         {True: "yes", False: "no"}.get(row.synchronised, formats.ABSENT), formats.number(row.ratio_to_transformer, 2)]
         for row in each(data)
     ]
-    environment = measured.get("environment", {})
     return Table(
         data, _HEADER, rows,
-        f"Median and quartiles of repeated training steps on {environment.get('device', 'an unnamed device')} "
-        f"({environment.get('processor', 'unknown processor')}, threads: {environment.get('threads')}).",
+        f"Median and quartiles of repeated training steps on {caption.machine(measured.get('environment', {}))}.",
         [f"Published: {words}."],
     )
 
@@ -52,17 +52,11 @@ def _measured(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "architecture": row["architecture"], "length": row["length"], "status": row.get("status", "ok"),
-            "synchronised": row.get("synchronised"), "parameters": row.get("parameters"), **_quartiles(row.get("tokens_per_s")),
+            "synchronised": row.get("synchronised"), "parameters": row.get("parameters"),
+            **quartile_columns("tokens_per_s", row.get("tokens_per_s")),
         }
         for row in rows
     )
-
-
-def _quartiles(value: dict[str, Any] | None) -> dict[str, Any]:
-    if not value:
-        return {}
-    return {"tokens_per_s": value["median"], "tokens_per_s_q25": value["q25"], "tokens_per_s_q75": value["q75"],
-            "samples": len(value.get("samples", []))}
 
 
 def _ratios(frame: pd.DataFrame, source: str) -> list[dict[str, Any]]:
@@ -75,12 +69,3 @@ def _ratios(frame: pd.DataFrame, source: str) -> list[dict[str, Any]]:
         ratio = None if formats.absent(base) or formats.absent(own) or base is None else own / base
         found.append({"source": source} | row | {"ratio_to_transformer": ratio})
     return sorted(found, key=lambda row: (row.get("length") or 0, formats.architecture_order(row["architecture"])))
-
-
-def _rate(row: Any) -> str:
-    if formats.absent(row.tokens_per_s):
-        return str(row.status)
-    middle = formats.significant(row.tokens_per_s)
-    if formats.absent(row.tokens_per_s_q25):
-        return middle
-    return f"{middle} [{formats.significant(row.tokens_per_s_q25)}, {formats.significant(row.tokens_per_s_q75)}]"

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from overtone.reporting import formats
 from overtone.reporting.collect import Results, each
-from overtone.reporting.statistics import Array, blocks, difference, estimate, mean
+from overtone.reporting.statistics import difference, estimate, mean, merged
 from overtone.reporting.tables import published
 from overtone.reporting.tables.compare import interval_columns
 from overtone.reporting.tables.table import Table, not_measured
@@ -71,7 +70,7 @@ def _bpt_rows(transplant: str, evaluation: dict[str, Any]) -> Iterator[dict[str,
     base = {(row["corpus"], row["length"]): row for row in evaluation["rows"] if row["model"] == "base"}
     random = {row["model"]: row for row in evaluation.get("random_tokens", [])}
     for row in evaluation["rows"]:
-        own = _units(row, longest)
+        own = merged(row["window_bpt"], row["length"], longest)
         found = {"source": "measured", "transplant": transplant, "control": is_control(evaluation, row["model"]),
                  "context": evaluation.get("context"), "windows": len(own), "random_tokens_bpt": random.get(row["model"], {}).get("bpt"),
                  "entropy_floor_bpt": random.get(row["model"], {}).get("floor")}
@@ -79,15 +78,8 @@ def _bpt_rows(transplant: str, evaluation: dict[str, Any]) -> Iterator[dict[str,
         found |= interval_columns("bpt", estimate(mean, own))
         other = base.get((row["corpus"], row["length"]))
         if other and row["model"] != "base":
-            found |= interval_columns("to_base_bpt", estimate(difference, _units(other, longest), own))
+            found |= interval_columns("to_base_bpt", estimate(difference, merged(other["window_bpt"], other["length"], longest), own))
         yield found
-
-
-def _units(row: dict[str, Any], longest: int) -> Array:
-    """Windows merged to the longest length, so that every length has the same units over the same targets."""
-    values = np.asarray(row["window_bpt"], dtype=np.float64)
-    merged, uneven = divmod(longest, row["length"])
-    return values if uneven or len(values) % merged else blocks(values, len(values) // merged)
 
 
 def is_control(evaluation: dict[str, Any], model: str) -> bool:
