@@ -10,6 +10,7 @@ from overtone.cli import main
 from overtone.errors import UserError
 from overtone.study import experiment_cells, load_study
 from overtone.study.outcome import outcome
+from overtone.study.schema import schema
 
 STUDY = load_study("smoke")
 
@@ -19,7 +20,8 @@ def results(tmp_path):
     for number, cell in enumerate(experiment_cells(STUDY, "crossover")):
         path = tmp_path / "cells" / cell.key / "metrics.json"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"status": "oom" if number == 3 else "ok", "number": number}))
+        keys = dict.fromkeys(schema("metrics")["required"], number)
+        path.write_text(json.dumps(keys | {"status": "oom" if number == 3 else "ok"}))
     return tmp_path
 
 
@@ -50,9 +52,10 @@ def test_a_missing_or_damaged_cell_and_an_unknown_experiment_are_told(results):
     with pytest.raises(UserError, match=r"Did you mean 'crossover'"):
         outcome(STUDY, "crosover", results)
     path = next(results.rglob("metrics.json"))
-    path.write_text("{")
-    with pytest.raises(UserError, match=r"metrics\.json: not valid JSON"):
-        outcome(STUDY, "crossover", results)
+    for text, told in (("{", "not valid JSON"), ("[]", "the key 'schema' is missing"), ('{"schema": 1}', "the key 'status' is missing")):
+        path.write_text(text)
+        with pytest.raises(UserError, match=rf"metrics\.json: {told}"):
+            outcome(STUDY, "crossover", results)
     path.unlink()
     with pytest.raises(UserError, match=r"metrics\.json: not found"):
         outcome(STUDY, "crossover", results)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from overtone.errors import unknown_name
-from overtone.files import read_json, sha256_file
+from overtone.files import sha256_file
 from overtone.study.cells import experiment_cells
 from overtone.study.load import Study
+from overtone.study.schema import read_metrics
 
 
 def outcome(study: Study, name: str, results: Path) -> dict[str, Any]:
@@ -29,6 +30,6 @@ def outcome(study: Study, name: str, results: Path) -> dict[str, Any]:
     hasher = hashlib.sha256()
     for key in keys:
         path = results / "cells" / key / "metrics.json"
-        statuses[read_json(path)["status"]] += 1
+        statuses[read_metrics(path)["status"]] += 1
         hasher.update(f"{sha256_file(path)}  {key}\n".encode())
     return {"experiment": name, "cells": len(keys), "status": dict(sorted(statuses.items())), "digest": hasher.hexdigest()}
