@@ -144,7 +144,13 @@ def head_losses(model: Resonator, ids: Tensor, targets: Tensor) -> tuple[float, 
     return float(whole.mean()), rows
 
 
-def energy_rows(model: Resonator, length: int = 16384, seed: int = 0, channels: int = 64) -> list[dict[str, Any]]:
+def _last_of_noise(model: Resonator, layer: int, length: int, generator: torch.Generator) -> Tensor:
+    """The last resonances (1, H, d / H) of one sequence of white noise, float64."""
+    noise = torch.randn(1, length, model.hidden, generator=generator, dtype=model.embedding.weight.dtype)
+    return run_isolated(model, layer, noise)[:, -1].double().view(1, model.config.heads, -1)
+
+
+def energy_rows(model: Resonator, length: int = 16384, seed: int = 0, channels: int = 256) -> list[dict[str, Any]]:
     """What white input comes out with, a head: twice measured, once expected.
 
     response   sum of the squared impulse response over `length` tokens, from the model
@@ -157,9 +163,8 @@ def energy_rows(model: Resonator, length: int = 16384, seed: int = 0, channels: 
     for layer, mixer in enumerate(mixers(model)):
         response = impulse_response(model, layer, length).double().square().sum(1)
         expected = formula_response(model, layer, length).square().sum(1)
-        sequences = max(1, channels * model.config.heads // model.hidden)
-        noise = torch.randn(sequences, length, model.hidden, generator=generator, dtype=model.embedding.weight.dtype)
-        last = run_isolated(model, layer, noise)[:, -1].double().view(sequences, model.config.heads, -1)
+        sequences = -(-channels * model.config.heads // model.hidden)
+        last = torch.cat([_last_of_noise(model, layer, length, generator) for _ in range(sequences)])
         moduli = torch.exp(-mixer.kernels()[0].detach().double())
         rows += [{"layer": layer, "head": head, "response": float(response[head]), "expected": float(expected[head]),
                   "white": float(last[:, head].square().mean()), "samples": last[:, head].numel(), "modulus": float(moduli[head])}
