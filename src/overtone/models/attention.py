@@ -38,14 +38,19 @@ def check_form(model: str, attention: str) -> None:
         raise UserError(f"{model}: attention: {attention!r} found, one of {', '.join(ATTENTION_FORMS)} expected.")
 
 
+def frequencies(dimension: int, theta: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Radians a position, theta^(-2i/D) for i < D/2."""
+    return theta ** (-torch.arange(0, dimension, 2, device=device, dtype=dtype) / dimension)
+
+
 def rotary(start: int, length: int, dimension: int, theta: float, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines (L, D) of the angles position * theta^(-2i/D), repeated for both halves; float32 angles.
 
     Computed from the configuration at every call: there is no buffer that loading on the meta device could leave unset.
     """
     kind = torch.promote_types(like.dtype, torch.float32)
-    frequency = theta ** (-torch.arange(0, dimension, 2, device=like.device, dtype=kind) / dimension)
-    angle = torch.outer(torch.arange(start, start + length, device=like.device, dtype=kind), frequency)
+    positions = torch.arange(start, start + length, device=like.device, dtype=kind)
+    angle = torch.outer(positions, frequencies(dimension, theta, like.device, kind))
     angle = torch.cat([angle, angle], dim=-1)
     return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
 

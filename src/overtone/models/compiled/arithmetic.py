@@ -21,6 +21,7 @@ from torch import Tensor
 from overtone.models.selective_scan_cpu import _exp32 as exp_of_negative
 from overtone.provenance import sources_digest
 
+_CALLED = ("models/compiled/arithmetic.py", "models/compiled/attention.py", "models/selective_scan_cpu.py")
 _SUMS = {"contract", "reassoc", "nsz"}
 part = numba.njit(fastmath=_SUMS, error_model="numpy")
 ONE, TWO = np.float32(1), np.float32(2)
@@ -34,7 +35,7 @@ def machine_code(function: Callable[..., None], signature: tuple[Any, ...]) -> C
 
     numba renews what it keeps when the function's own file changes; the digest in the name renews it with the files it calls.
     """
-    function.__qualname__ = f"{function.__name__}_{sources_digest('models/compiled/arithmetic.py', 'models/selective_scan_cpu.py')[:12]}"
+    function.__qualname__ = f"{function.__name__}_{sources_digest(*_CALLED)[:12]}"
 
     def compiled(cached: bool) -> Callable[..., None]:
         dispatcher: Any = numba.njit(fastmath=_SUMS, error_model="numpy", nogil=True, cache=cached)(function)
@@ -89,7 +90,7 @@ def linear(y, weight, bias, x):
     """y = W x + bias; a bias of None is none."""
     for i in range(len(weight)):
         for b in range(len(x)):
-            y[b, i] = _dot(weight[i], x[b])
+            y[b, i] = dot(weight[i], x[b])
             if bias is not None:
                 y[b, i] += bias[i]
 
@@ -99,11 +100,12 @@ def add_linear(y, weight, x):
     """y += W x."""
     for i in range(len(weight)):
         for b in range(len(x)):
-            y[b, i] += _dot(weight[i], x[b])
+            y[b, i] += dot(weight[i], x[b])
 
 
 @part
-def _dot(a, b):
+def dot(a, b):
+    """a . b."""
     total = np.float32(0)
     for j in range(len(a)):
         total += a[j] * b[j]
@@ -115,9 +117,25 @@ def rms_norm(y, x, gain, eps):
     """y = x / sqrt(mean(x^2) + eps) * gain; y may be x."""
     for b in range(len(x)):
         row, out = x[b], y[b]
-        scale = ONE / np.sqrt(_dot(row, row) / np.float32(len(row)) + np.float32(eps))
+        scale = ONE / np.sqrt(dot(row, row) / np.float32(len(row)) + np.float32(eps))
         for i in range(len(row)):
             out[i] = row[i] * scale * gain[i]
+
+
+@part
+def layer_norm(y, x, gain, bias, eps):
+    """y = (x - mean(x)) / sqrt(variance(x) + eps) * gain + bias."""
+    for b in range(len(x)):
+        row, out = x[b], y[b]
+        mean = np.float32(0)
+        for i in range(len(row)):
+            mean += row[i]
+        mean /= np.float32(len(row))
+        for i in range(len(row)):
+            out[i] = row[i] - mean
+        scale = ONE / np.sqrt(dot(out, out) / np.float32(len(row)) + np.float32(eps))
+        for i in range(len(row)):
+            out[i] = out[i] * scale * gain[i] + bias[i]
 
 
 @part
@@ -170,3 +188,21 @@ def gelu(x):
     series = (((_ERF[4] * t + _ERF[3]) * t + _ERF[2]) * t + _ERF[1]) * t + _ERF[0]
     tail = series * t * exp_of_negative(-z * z)  # 1 - erf(z)
     return np.float32(0.5) * x * (TWO - tail if x >= 0 else tail)
+
+
+@part
+def gelu_all(x):
+    """x = gelu(x)."""
+    for b in range(len(x)):
+        row = x[b]
+        for i in range(len(row)):
+            row[i] = gelu(row[i])
+
+
+@part
+def silu_times(up, gate):
+    """up = silu(gate) up."""
+    for b in range(len(up)):
+        product, row = up[b], gate[b]
+        for i in range(len(row)):
+            product[i] *= silu(row[i])

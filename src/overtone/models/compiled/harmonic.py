@@ -20,7 +20,7 @@ from overtone.models.compiled.arithmetic import (
     array,
     choose,
     embed,
-    gelu,
+    gelu_all,
     linear,
     part,
     rms_norm,
@@ -82,7 +82,7 @@ def decode(w, h, ids, logits, count):
             _advance(h[level], logit, drive, w.fastest[level], w.span[level])
             rms_norm(normed, h[level], w.norm[level], EPS)
             linear(ffn, w.ffn_in[level], w.ffn_in_bias[level], normed)
-            _gelu(ffn)
+            gelu_all(ffn)
             linear(output, w.ffn_out[level], w.ffn_out_bias[level], ffn)
             output += h[level]
             total += output
@@ -104,11 +104,3 @@ def _advance(h, logit, drive, fastest, span):
         for i in range(len(state)):
             decay = fastest + span * sigmoid(min(max(gate[i], -_LARGEST), _LARGEST))
             state[i] = decay * state[i] + (ONE - decay) * new[i]
-
-
-@part
-def _gelu(x):
-    for b in range(len(x)):
-        row = x[b]
-        for i in range(len(row)):
-            row[i] = gelu(row[i])

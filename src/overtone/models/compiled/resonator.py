@@ -22,7 +22,7 @@ from overtone.models.compiled.arithmetic import (
     part,
     rms_norm,
     room,
-    silu,
+    silu_times,
     stacked,
 )
 from overtone.models.resonator import Resonator, ResonatorBlock
@@ -79,7 +79,7 @@ def decode(w, s, window, ids, logits, count):
             rms_norm(normed, x, w.norm2[layer], w.eps)
             linear(gate, w.gate[layer], None, normed)
             linear(up, w.up[layer], None, normed)
-            _silu_times(up, gate)
+            silu_times(up, gate)
             add_linear(x, w.down[layer], up)
         rms_norm(x, x, w.last_norm, w.eps)
         linear(logits, w.head, None, x)
@@ -112,12 +112,3 @@ def _couple(y, mix, resonance):
                 gain, part_of_h = mix[g, h], resonance[b, h * width : (h + 1) * width]
                 for c in range(width):
                     out[c] += gain * part_of_h[c]
-
-
-@part
-def _silu_times(up, gate):
-    """up = silu(gate) up."""
-    for b in range(len(up)):
-        product, row = up[b], gate[b]
-        for i in range(len(row)):
-            product[i] *= silu(row[i])

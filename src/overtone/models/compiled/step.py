@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from overtone.models.attention import KeyValueCache
 from overtone.models.base import LanguageModel, State
 from overtone.models.registry import architecture
 
-_COVERED = ("harmonic", "mamba", "resonator")  # a module here each
+_COVERED = ("harmonic", "llama", "mamba", "resonator", "transformer")  # a module here each
 
 
 def compile_step(model: LanguageModel) -> CompiledStep | None:
@@ -27,11 +28,16 @@ def compile_step(model: LanguageModel) -> CompiledStep | None:
         return None
     if set(getattr(model.config, "stride", ())) - {1}:  # a strided level's step depends on the position
         return None
+    if getattr(model.config, "attention", "sdpa") != "sdpa":  # whoever wants the scores written out gets just that
+        return None
     return CompiledStep(model, importlib.import_module(f"overtone.models.compiled.{model.name}"))
 
 
 class CompiledStep:
-    """Steps of one model on one thread, without gradients. The state it returns is overwritten by the next step from it."""
+    """Steps of one model on one thread, without gradients. The state it returns is overwritten by the next step from it.
+
+    A key-value cache that is full goes on in a larger one, as the model's does.
+    """
 
     _state: State
     _memory: tuple[Any, ...]
@@ -53,6 +59,8 @@ class CompiledStep:
 
     def advance(self, ids: Tensor, state: State, count: int) -> tuple[Tensor, State]:
         """The likeliest token `count` times: ids (B,) -> the next ids and the state they go on from."""
+        if isinstance(state, KeyValueCache) and state.position + count > state.capacity:
+            state = KeyValueCache.extended(state, count)
         if state is not self._state:
             self._take(state)
         ids = ids.clone()
