@@ -1,4 +1,8 @@
-"""What a training job asks a scheduler for, from its cell: memory and minutes (GPUs are the study's)."""
+"""What a training job asks a scheduler for, from its cell: memory and minutes (GPUs are the study's).
+
+Requests are ceilings, not forecasts. What an architecture costs beside Harmonic is taken from mini's tables `throughput` (512 tokens) and
+`memory_wall` (1K tokens) on a CPU; an architecture that is not in them is taken for the costliest.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,22 @@ import math
 from overtone.study.cells import Cell
 from overtone.study.load import Study
 
-_CPU_TOKENS_PER_S = 2_000  # a slow core at hidden 128; requests are ceilings, not forecasts
-_GPU_TOKENS_PER_S = 50_000  # a slow data-centre card at hidden 256, with room
+_CPU_TOKENS_PER_S = 4_000  # Harmonic at hidden 128 on a slow core
+_GPU_TOKENS_PER_S = 100_000  # the same at hidden 256 on a slow data-centre card, with room
+_TIME = {"harmonic": 1.0, "resonator": 1.5, "transformer": 2.2, "llama": 2.4, "mamba": 3.6}
+_MEMORY = {"harmonic": 1.0, "transformer": 1.1, "llama": 1.2, "resonator": 1.6, "mamba": 1.8}
+_DOUBLES = {"cpu": 2_048, "cuda": 32_768}  # length at which attention has doubled the time of a token; recurrences do not grow
+_RECURRENT = ("harmonic", "resonator", "mamba")
 
 
 def cell_resources(study: Study, cell: Cell) -> dict[str, int]:
     """`mem_mb` (host megabytes) and `runtime` (minutes) of a cell's first attempt."""
-    config = cell.config()
-    tokens = config["training"]["budget"]
-    on_gpu = study.data["device"] == "cuda"
-    rate = _GPU_TOKENS_PER_S * min(1.0, 256 / cell.hidden) if on_gpu else _CPU_TOKENS_PER_S * min(1.0, 128 / cell.hidden)
-    activations = cell.length * cell.hidden * 4 * 200 / 1e6  # megabytes of one window, generously
+    device = "cuda" if study.data["device"] == "cuda" else "cpu"
+    tokens = cell.config()["training"]["budget"]
+    rate = _GPU_TOKENS_PER_S * min(1.0, 256 / cell.hidden) if device == "cuda" else _CPU_TOKENS_PER_S * min(1.0, 128 / cell.hidden)
+    slower = _TIME.get(cell.model, max(_TIME.values())) * (1.0 if cell.model in _RECURRENT else 1 + cell.length / _DOUBLES[device])
+    activations = cell.length * cell.hidden * 4 * 150 / 1e6 * _MEMORY.get(cell.model, max(_MEMORY.values()))  # megabytes of one window
     return {
-        "mem_mb": 16_000 if on_gpu else int(1_500 + min(activations, 6_000)),
-        "runtime": max(10, math.ceil(tokens / rate / 60 * (1 + cell.length / 32_768))),
+        "mem_mb": 16_000 if device == "cuda" else int(1_500 + min(activations, 12_000)),
+        "runtime": max(10, math.ceil(tokens / rate / 60 * slower)),
     }
