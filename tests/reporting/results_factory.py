@@ -212,7 +212,8 @@ def benchmarks() -> dict[str, dict[str, Any]]:
                 for variant in ("eager", "static") if attention else ("static",):
                     time = 0.4 * batch**0.5 * (1 + 0.25 * len(architecture) / 10)
                     time *= (1 + context / 6000) * (2.5 if variant == "eager" else 1) if attention else 1.9
-                    decode.append({"architecture": architecture, "variant": variant, "context": context, "batch": batch,
+                    path = "step" if variant == "eager" else "traced" if architecture == "llama" else "compiled"
+                    decode.append({"architecture": architecture, "variant": variant, "path": path, "context": context, "batch": batch,
                                    "ms_per_token": quartiles(time), "state_bytes": batch * (2048 * context if attention else 200_000),
                                    "peak_bytes": 50_000_000 + batch * (3000 * context if attention else 300_000),
                                    "prefill_s": context / 40_000, "parameters": 210_000})

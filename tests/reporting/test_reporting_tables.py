@@ -205,6 +205,7 @@ def test_decode_finds_where_the_curves_cross(full):
     assert faster[~faster].index.max() <= crossing <= faster[faster].index.min()
     published = select(table.data, source="published", architecture="resonator").iloc[0]
     assert published["speedup_to_transformer"] == pytest.approx(6.47, abs=0.005)
+    assert any(note.startswith("Static steps ran as TorchScript: Llama; compiled to machine code: Harmonic,") for note in table.notes)
 
 
 def test_kernel_tail_ratio_stands_beside_its_flops(full):

@@ -48,9 +48,26 @@ def build(name: str, results: Results) -> Table:
              formats.duration(row.prefill_s), formats.number(row.speedup_to_transformer, 2)] for row in each(data)]
     return Table(
         data, _TIME, rows, f"Measured after a real prefill of the context, median and quartiles of repeated tokens, on {where}.",
-        [*crossings(frame), "Published: 6M parameters, hardware not named; slower at 2K, crossing between 4K and 8K, 6.47 times faster at "
-         "32K."],
+        [*crossings(frame), *_ways(measured["rows"]),
+         "Published: 6M parameters, hardware not named; slower at 2K, crossing between 4K and 8K, 6.47 times faster at 32K."],
     )
+
+
+_WAYS = {
+    "compiled": "compiled to machine code", "traced": "as TorchScript", "step": "operator by operator", "cuda_graph": "as a CUDA graph",
+    "compiled_cuda_graph": "compiled, as a CUDA graph",
+}
+
+
+def _ways(rows: list[dict[str, Any]]) -> list[str]:
+    """How the static steps ran: the fastest way that chose the same tokens."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        if row["variant"] == "static" and "path" in row:
+            found.setdefault(_WAYS.get(row["path"], row["path"]), set()).add(formats.architecture(row["architecture"]))
+    if not found:
+        return []
+    return ["Static steps ran " + "; ".join(f"{way}: {', '.join(sorted(names))}" for way, names in sorted(found.items())) + "."]
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
