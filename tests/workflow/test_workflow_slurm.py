@@ -188,7 +188,7 @@ def test_short_jobs_share_a_submission(runs, fresh):
 def test_gpu_jobs_never_share_a_gpu_and_the_queue_holds_several(runs):
     jobs = [job for run in runs.values() for job in run.jobs if "gres:gpu:1" in job.get("TresPerJob", "") and job["StartTime"] != "Unknown"]
     spans = sorted((job["StartTime"], job["EndTime"]) for job in jobs)
-    assert len(spans) >= 7
+    assert len(spans) >= 5  # two cells alone, the same two with a kill and a cancellation
     assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans)), spans
     queued = sorted((job["SubmitTime"], job["EndTime"]) for job in runs["alone"].jobs if "gpu" in job.get("TresPerJob", ""))
     assert any(later[0] < earlier[1] for earlier, later in pairwise(queued)), "GPU jobs were held back instead of queued"
