@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("workflow")  # one worker, one run of the s
 
 FIGURE = "reports/smoke/figures/quality.svg"
 VERBS = {
-    "data": {"study", "fetch", "extract", "split", "tokenizer", "tokenize"},
+    "data": {"study", "fetch", "extract", "split", "tokenizer", "tokenize", "gather"},
     "train": {"preflight", "train"},
     "report": {"table", "figure"},
 }
