@@ -87,26 +87,16 @@ def test_a_cuda_graph_chooses_the_same_tokens(name):
         assert torch.equal(graph.advance(9), StepDecoder(model, first, copied(state)).advance(9))
 
 
+@pytest.mark.parametrize("way", [TracedDecoder, CompiledDecoder])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_traced_step_chooses_the_same_tokens_call_after_call(name):
+def test_a_captured_step_chooses_the_same_tokens_call_after_call(name, way):
     model, ids, first, state = prompted(name)
     with torch.inference_mode():
-        traced = TracedDecoder(model, first, state)
-        assert torch.equal(traced.advance(5), greedy(model, ids, 6))
-        assert torch.equal(traced.advance(7), greedy(model, ids, 13))
-        assert traced.state.position == state.position + 12
-        assert traced.state.nbytes == state.nbytes
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_compiled_step_chooses_the_same_tokens_call_after_call(name):
-    model, ids, first, state = prompted(name)
-    with torch.inference_mode():
-        compiled = CompiledDecoder(model, first, state)
-        assert torch.equal(compiled.advance(5), greedy(model, ids, 6))
-        assert torch.equal(compiled.advance(7), greedy(model, ids, 13))
-        assert compiled.state.position == state.position + 12
-        assert compiled.state.nbytes == state.nbytes
+        captured = way(model, first, state)
+        assert torch.equal(captured.advance(5), greedy(model, ids, 6))
+        assert torch.equal(captured.advance(7), greedy(model, ids, 13))
+        assert captured.state.position == state.position + 12
+        assert captured.state.nbytes == state.nbytes
 
 
 def test_written_out_scores_have_no_compiled_step():

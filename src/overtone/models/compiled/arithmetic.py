@@ -200,9 +200,12 @@ def gelu_all(x):
 
 
 @part
-def silu_times(up, gate):
-    """up = silu(gate) up."""
-    for b in range(len(up)):
-        product, row = up[b], gate[b]
+def add_gated(y, gate, up, down, x, gated, inner):
+    """y += W_down (silu(W_gate x) * W_up x); `gated` and `inner` (B, n) are scratch."""
+    linear(gated, gate, None, x)
+    linear(inner, up, None, x)
+    for b in range(len(inner)):
+        product, row = inner[b], gated[b]
         for i in range(len(row)):
             product[i] *= silu(row[i])
+    add_linear(y, down, inner)

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from overtone.models.compiled.arithmetic import add_linear, array, choose, embed, linear, rms_norm, room, silu_times, stacked
+from overtone.models.compiled.arithmetic import add_gated, add_linear, array, choose, embed, linear, rms_norm, room, stacked
 from overtone.models.compiled.attention import attend, memory, radians, turn_to
 from overtone.models.llama import Llama, LlamaBlock
 
@@ -47,10 +47,7 @@ def decode(w, keys, values, position, ids, logits, count):
             attend(y, qkv, keys[layer], values[layer], position[0], turn, scores)
             add_linear(x, w.o[layer], y)
             rms_norm(normed, x, w.norm2[layer], w.eps)
-            linear(gate, w.gate[layer], None, normed)
-            linear(up, w.up[layer], None, normed)
-            silu_times(up, gate)
-            add_linear(x, w.down[layer], up)
+            add_gated(x, w.gate[layer], w.up[layer], w.down[layer], normed, gate, up)
         rms_norm(x, x, w.last_norm, w.eps)
         linear(logits, w.head, None, x)
         choose(ids, logits)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from overtone.models.base import State
 from overtone.models.compiled.arithmetic import (
+    add_gated,
     add_linear,
     array,
     choose,
@@ -22,7 +23,6 @@ from overtone.models.compiled.arithmetic import (
     part,
     rms_norm,
     room,
-    silu_times,
     stacked,
 )
 from overtone.models.resonator import Resonator, ResonatorBlock
@@ -77,10 +77,7 @@ def decode(w, s, window, ids, logits, count):
             convolve(y, window[layer], u, w.local[layer])
             add_linear(x, w.out[layer], y)
             rms_norm(normed, x, w.norm2[layer], w.eps)
-            linear(gate, w.gate[layer], None, normed)
-            linear(up, w.up[layer], None, normed)
-            silu_times(up, gate)
-            add_linear(x, w.down[layer], up)
+            add_gated(x, w.gate[layer], w.up[layer], w.down[layer], normed, gate, up)
         rms_norm(x, x, w.last_norm, w.eps)
         linear(logits, w.head, None, x)
         choose(ids, logits)
