@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from overtone.benchmarks.plain_table import aligned
 from overtone.provenance import environment
 
 
@@ -81,8 +82,7 @@ class AuditReport:
             (row.subject, row.mode, number(row.measure), number(row.threshold), verdict(row.passed, row.control), row.detail)
             for row in self.rows
         ]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
-        text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip() for line in lines]
+        text = [aligned(lines)]
         text += [f"note: {note}" for note in self.notes]
         total = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         text.append(f"{self.audit}: {total}, {self.violations} violation{'' if self.violations == 1 else 's'}")
