@@ -65,7 +65,7 @@ rule transplant_evaluate:
     resources:
         gpu=min(GPUS, 1),
         mem_mb=growing(64000 if GPUS else 4000),
-        runtime=growing(240 if GPUS else 60),
+        runtime=growing(240 if GPUS else 120),
     params:
         config=transplant_config,
         results=results_of_transplant,
