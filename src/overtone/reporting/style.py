@@ -245,9 +245,10 @@ def save(drawn: Figure, folder: StrPath, name: str) -> None:
         "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": "overtone"},
         "svg": {"Date": None, "Creator": "overtone"}, "png": {"Software": None},
     }
-    for _ in range(2):  # the second pass sees the ticks of the first
-        drawn.draw_without_rendering()
-    drawn.set_layout_engine("none")  # laid out once, not once a format
+    layout = drawn.get_layout_engine()
+    if layout is not None:
+        layout.execute(drawn)
+        drawn.set_layout_engine("none")  # laid out once, not once a format
     for suffix, metadata in clean.items():
         with atomic_path(Path(folder) / f"{name}.{suffix}") as temporary:
             drawn.savefig(temporary, format=suffix, metadata=metadata)

@@ -117,9 +117,10 @@ def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str 
     return study
 
 
-def model_names() -> list[str]:
+@cache
+def model_names() -> tuple[str, ...]:
     """Registered architectures: ours and those of installed packages (entry points `overtone.architectures`)."""
-    return sorted({*BUILT_IN, *(entry.name for entry in metadata.entry_points(group="overtone.architectures"))})
+    return tuple(sorted({*BUILT_IN, *(entry.name for entry in metadata.entry_points(group="overtone.architectures"))}))
 
 
 def _check_names(study: Study, where: str) -> None:

@@ -34,9 +34,7 @@ def schema(name: str, *part: str) -> dict[str, Any]:
 
 @cache
 def _validator(name: str, *part: str) -> Any:
-    definition = schema(name, *part)
-    _Validator.check_schema(definition)
-    return _Validator(definition)
+    return _Validator(schema(name, *part))
 
 
 def check(name: str, value: Any, where: str, part: Sequence[str] = ()) -> Any:

@@ -66,17 +66,17 @@ def draw_spectrum(name: str, data: pd.DataFrame) -> Figure:
     """Magnitude by frequency, the resonance as a dashed line."""
     need(data, ["layer", "head", "omega", "magnitude", "peak_omega"], name)
     drawn, panels = _panels(data, "Frequency (cycles per token)", sharex=True, sharey=True)
+    first = panels[0][0]  # the axes are shared: scales and ticks are set once
+    first.set(xscale="log", yscale="log")
+    first.xaxis.set_major_locator(LogLocator(numticks=3))
+    first.yaxis.set_major_locator(LogLocator(numticks=4))
+    first.minorticks_off()
     for axis, rows in panels:
         rows = rows[rows["omega"] > 0].sort_values("omega")
         axis.plot(rows["omega"] / (2 * math.pi), rows["magnitude"], color=style.PURPLE, linewidth=1.1)
-        peaks = rows["peak_omega"].dropna()
-        if len(peaks) and peaks.iloc[0] > 0:
-            axis.axvline(float(peaks.iloc[0]) / (2 * math.pi), color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.xaxis.set_major_locator(LogLocator(numticks=3))
-        axis.yaxis.set_major_locator(LogLocator(numticks=4))
-        axis.minorticks_off()
+        peak = rows["peak_omega"].dropna().max() / (2 * math.pi)
+        if peak > 0:
+            axis.plot([peak, peak], [0, 1], transform=axis.get_xaxis_transform(), color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.8)
     drawn.supylabel("Magnitude", fontsize=8.5)
     style.legend(drawn, [Line2D([], [], color=style.PURPLE, label="spectrum of the kernel"),
                          Line2D([], [], color=style.GREY, linestyle=(0, (3, 2)), label="resonance")], side="upper")
