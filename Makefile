@@ -1,5 +1,6 @@
 # make reproduce            set up, run the study, say where the report is      (STUDY=smoke make reproduce: another study)
 # make test                 set up, run the whole test suite
+# make test-slow            what takes minutes more: the whole smoke study through a Slurm on this machine
 # make lint                 ruff, mypy, snakefmt, snakemake --lint
 PYTHON ?= python3
 STUDY ?= mini
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test lint clean
+.PHONY: setup reproduce test test-slow lint clean
 .DEFAULT_GOAL := reproduce
 
 setup: $(READY)
@@ -30,6 +31,9 @@ reproduce: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+import slurm_site
 from checkout import Checkout, copy_repository
 
 
@@ -24,3 +27,14 @@ def smoke(tmp_path_factory) -> Checkout:
     checkout = copy_repository(tmp_path_factory.mktemp("smoke") / "deux études")
     checkout.snakemake("--config", "study=smoke")
     return checkout
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory) -> Iterator[slurm_site.Slurm]:
+    """A private Slurm of one node."""
+    site = slurm_site.Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        site.start()
+        yield site
+    finally:
+        site.stop()

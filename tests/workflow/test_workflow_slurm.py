@@ -11,19 +11,14 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import slurm_site
-from checkout import Checkout, clean_environment
+from checkout import Checkout
+from slurm_run import Run
 
 pytestmark = [
     pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1500),
@@ -36,50 +31,11 @@ CELLS = "results/smoke/cells/resonator/enwiki-mini/characters"
 TRAINED = [f"{CELLS}/{architecture}/d32/128/1/metrics.json" for architecture in ("resonator", "transformer")]
 FIGURE = "reports/smoke/figures/quality.svg"
 TOKENS = [f"results/smoke/tokens/enwiki-mini/characters/{split}.json" for split in ("train", "validation", "test")]
-SITE = (
-    "--slurm-status-command", "squeue", "--slurm-no-account", "--slurm-keep-successful-logs", "--latency-wait", "10",
-    "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2",
-)
 GPU = ("--set-resources", "train:gpu=int(wildcards.protocol == 'resonator')")  # two cells: GPU jobs run one by one
-PATIENCE_S = 1200
 
 
-@dataclass(frozen=True)
-class Run:
-    """One Snakemake on the cluster, in its own folder."""
-
-    checkout: Checkout
-    slurm: slurm_site.Slurm
-    folder: Path
-
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start Snakemake with the Slurm profile; its output goes to FOLDER/out."""
-        command = [
-            sys.executable, "-m", "snakemake", "--snakefile", str(self.checkout.path / "Snakefile"),
-            "--profile", str(self.checkout.path / "profiles/slurm"), *SITE, *words,
-        ]
-        with (self.folder / "out").open("ab") as out:
-            return subprocess.Popen(
-                command, cwd=self.folder, env=clean_environment() | self.slurm.environment, stdout=out, stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-            )
-
-    def finish(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for Snakemake; it must have succeeded."""
-        code = process.wait(PATIENCE_S)
-        assert code == 0, self.output[-6000:]
-
-    @property
-    def output(self) -> str:
-        return (self.folder / "out").read_text(errors="replace")
-
-    @property
-    def jobs(self) -> list[dict[str, str]]:
-        return self.slurm.jobs(self.folder)
-
-    def running(self) -> set[str]:
-        """Ids of the GPU jobs that run now."""
-        return {job["JobId"] for job in self.jobs if job["JobState"] == "RUNNING" and "gpu" in job.get("TresPerJob", "")}
+class Cells(Run):
+    """A run that trains the two cells, or the first."""
 
     def state(self) -> Path | None:
         """The state folder of a cell in training that holds a checkpoint."""
@@ -98,31 +54,11 @@ class Run:
         return (self.folder / f"results/smoke/logs/train/{cell}.log").read_text()
 
 
-def wait_for(condition: Callable[[], object], what: str, process: subprocess.Popen[bytes], run: Run) -> object:
-    """Poll until the condition holds while the run is alive."""
-    until = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert process.poll() is None, f"the run ended before {what}:\n{run.output[-4000:]}"
-        assert time.monotonic() < until, f"{what} never came:\n{run.output[-4000:]}"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_site.Slurm]:
-    site = slurm_site.Slurm(tmp_path_factory.mktemp("slurm"))
-    try:
-        site.start()
-        yield site
-    finally:
-        site.stop()
-
-
-@pytest.fixture(scope="module")
-def runs(slurm: slurm_site.Slurm, fresh: Checkout, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(slurm: slurm_site.Slurm, fresh: Checkout, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cells]:
     """The three runs, ended."""
     base = tmp_path_factory.mktemp("runs")
-    runs = {name: Run(fresh, slurm, base / name) for name in ("alone", "limited", "disturbed")}
+    runs = {name: Cells(fresh, slurm, base / name) for name in ("alone", "limited", "disturbed")}
     runs["alone"].folder.mkdir()
     runs["alone"].finish(runs["alone"].start(*GPU, "--config", "study=smoke", EDIT, "--", *TOKENS, "results/smoke/preflight.json"))
     for name in ("limited", "disturbed"):
@@ -138,30 +74,30 @@ def runs(slurm: slurm_site.Slurm, fresh: Checkout, tmp_path_factory: pytest.Temp
     return runs
 
 
-def leave_alone(run: Run) -> None:
+def leave_alone(run: Cells) -> None:
     run.finish(run.start(*GPU, "--config", "study=smoke", EDIT, "--", FIGURE))
 
 
-def hang_past_the_limit(run: Run) -> None:
+def hang_past_the_limit(run: Cells) -> None:
     """The first attempt may take one minute and is stopped in mid-training: Slurm ends it; the second may take two."""
     process = run.start("--set-resources", "train:runtime=attempt", "--config", "study=smoke", EDIT, "--", TRAINED[0])
-    state = wait_for(run.state, "a checkpoint", process, run)
+    state = run.wait_for(run.state, "a checkpoint", process)
     assert isinstance(state, Path)
     os.kill(int((state / "lock").read_text()), signal.SIGSTOP)
     run.finish(process)
 
 
-def kill_and_cancel(run: Run) -> None:
+def kill_and_cancel(run: Cells) -> None:
     """SIGKILL Snakemake in mid-training, leaving its jobs to Slurm; start again, and scancel a training job of the new run."""
     words = (*GPU, "--config", "study=smoke", EDIT, "--", *TRAINED)
     killed = run.start(*words)
-    wait_for(lambda: run.state() and run.running(), "a checkpoint", killed, run)
+    run.wait_for(lambda: run.state() and run.running(), "a checkpoint", killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     left = {job["JobId"] for job in run.jobs}
     run.finish(run.start("--unlock", *words))
     again = run.start(*words)
-    cancelled = wait_for(lambda: run.state() and run.running() - left, "a checkpoint of the new run", again, run)
+    cancelled = run.wait_for(lambda: run.state() and run.running() - left, "a checkpoint of the new run", again)
     assert isinstance(cancelled, set)
     run.slurm.ask("scancel", *cancelled)
     run.finish(again)
@@ -169,14 +105,7 @@ def kill_and_cancel(run: Run) -> None:
 
 def test_every_job_of_the_plan_ran_in_slurm(runs, fresh):
     run = runs["alone"]
-    submitted = re.findall(r"has been submitted with SLURM jobid (\d+)", run.output)
-    assert sorted(submitted) == sorted(job["JobId"] for job in run.jobs)
-    assert {job["JobState"] for job in run.jobs} == {"COMPLETED"}
-    logs = "\n".join(path.read_text(errors="replace") for path in (run.folder / ".snakemake/slurm_logs").rglob("*.log"))
-    # A submission's log tells a job twice: the step and the job in it.
-    told = set(re.findall(r"^rule (\w+):\n(?:    input: .*\n)?    output: (.*)$", logs, re.M))
-    assert Counter(rule for rule, _ in told) == fresh.plan("--config", "study=smoke", EDIT, "--", FIGURE)
-    assert "localrule" not in run.output
+    run.check_all_ran_in_slurm(fresh.plan("--config", "study=smoke", EDIT, "--", FIGURE))
     assert (run.folder / FIGURE).stat().st_size > 1000
 
 
