@@ -177,7 +177,8 @@ def cell_metrics(cell: Cell, status: str = "ok", shift: float = 0.0) -> dict[str
     return {
         "schema": 1, "status": status, "failure": failure, "key": cell.key, "hash": cell.hash, "cell": cell.coordinates, "config": config,
         "parameters": {"total": total, "body": total - embedding, "embedding": embedding}, "budget": budget,
-        "tokens_seen": budget if ended else 0, "steps": steps if ended else 0,
+        "tokens_seen": budget if ended else 0, "training_flops": 6.0 * (total + cell.length) * budget if ended else 0.0,
+        "steps": steps if ended else 0,
         "lr": 0.004 if config["training"]["lr"] == "swept" else config["training"]["lr"],
         "plan": {"digest": digest(cell.corpus, cell.tokenizer, cell.length, cell.seed), "windows": budget // cell.length,
                  "consumed": budget // cell.length if ended else 0},

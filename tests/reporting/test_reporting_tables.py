@@ -254,6 +254,7 @@ def test_cost_counts_a_shared_cell_once(full):
     runs = data[~data["what"].str.startswith(("lr_sweep", "transplant t"))]
     assert runs["cells"].sum() == len(cells)
     assert runs["hours"].sum() == pytest.approx(cells["wall_s"].astype(float).sum() / 3600)
+    assert runs["flops"].sum() == pytest.approx(cells["training_flops"].sum())
     assert data["failed"].sum() == (cells["status"] != "ok").sum() + 1  # one trial diverged
 
 

@@ -13,7 +13,7 @@ from trainer_process import train_words
 from overtone.cli import main
 from overtone.errors import UserError
 from overtone.files import sha256_file, write_json
-from overtone.models import load_checkpoint
+from overtone.models import flops_per_token, load_checkpoint
 from overtone.study.schema import check
 from overtone.training.cell import train_cell
 from overtone.training.interrupt import Interrupted, StopFlag
@@ -48,7 +48,9 @@ def test_an_ok_cell_has_everything_and_its_weights(make_cell, train, tmp_path):
     assert set(metrics["diagnostics"]["before"]) == set(metrics["diagnostics"]["after"])
     weights = out.parent / metrics["weights"]["file"]
     assert sha256_file(weights) == metrics["weights"]["sha256"]
-    assert load_checkpoint(weights.parent).name == "harmonic"
+    model = load_checkpoint(weights.parent)
+    assert model.name == "harmonic"
+    assert metrics["training_flops"] == 3 * flops_per_token(model, cell.length) * 1024
     assert not (tmp_path / "state" / cell.hash).exists()
     assert not list(tmp_path.rglob("*.part"))
 

@@ -64,7 +64,7 @@ class Results:
         """One row a cell of the named experiments ("*": every cell of the study), sorted by key.
 
         Columns: the seven coordinates; key, hash, model, hidden, options, training (the cell's config); status,
-        failure; parameters, body, embedding; budget, tokens_seen, steps, lr, plan; for both splits SPLIT_bpt, _bpb,
+        failure; parameters, body, embedding; budget, tokens_seen, training_flops, steps, lr, plan; for both splits SPLIT_bpt, _bpb,
         _perplexity, _accuracy, _targets, _windows, _window_length, _window_bpt (array), _loss_by_position;
         train_tokens_per_s, peak_bytes, memory_kind, wall_s, train_s, device; curve, validation_curve, diagnostics;
         path. What a failed cell did not reach is None.
@@ -147,7 +147,7 @@ class Results:
         return row
 
 
-_PLAIN = ("budget", "tokens_seen", "steps", "lr", "curve", "validation_curve", "diagnostics")
+_PLAIN = ("budget", "tokens_seen", "training_flops", "steps", "lr", "curve", "validation_curve", "diagnostics")
 _MEASURED = ("train_tokens_per_s", "peak_bytes", "memory_kind", "wall_s", "train_s")
 
 

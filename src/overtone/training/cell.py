@@ -16,10 +16,11 @@ import torch
 from overtone.corpora.tokenfile import TokenFile
 from overtone.errors import UserError
 from overtone.files import atomic_folder, digest_json, sha256_file
-from overtone.models import build_for_cell, parameter_counts, save_checkpoint
+from overtone.models import build_for_cell, flops_per_token, parameter_counts, save_checkpoint
 from overtone.models.tokenizer_files import save_hf_tokenizer
 from overtone.provenance import cpu_name, environment, sources_digest
 from overtone.study import Cell
+from overtone.training import TRAINING_PASSES
 from overtone.training.devices import torch_device
 from overtone.training.evaluate import score_region, summarise, target_count
 from overtone.training.interrupt import StopFlag
@@ -129,6 +130,7 @@ class _Job:
         self.regions = {split: Region.of(file) for split, file in files.items()}
         self.model = build_for_cell(cell, files["train"].vocab_size).to(device)
         self.parameters = {name: int(count) for name, count in parameter_counts(self.model).items() if name != "parts"}
+        self.flops_per_token = TRAINING_PASSES * flops_per_token(self.model, cell.length)
         warm_up(self.model)
         limit = None if protocol.memory_limit_gb is None else int(protocol.memory_limit_gb * 1e9)
         fingerprint = digest_json([cell.config(), rate, plan.origin, sources_digest("ops", "models", "training")])
@@ -178,6 +180,7 @@ class _Job:
             failure=failure,
             rate=self.rate,
             parameters=self.parameters,
+            flops_per_token=self.flops_per_token,
             tokens={split: file.digest for split, file in self.files.items()},
             evaluation=evaluation,
             diagnostics_after=after,

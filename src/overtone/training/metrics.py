@@ -21,6 +21,7 @@ def cell_metrics(
     failure: dict[str, Any] | None,
     rate: float,
     parameters: dict[str, int],
+    flops_per_token: float,
     tokens: dict[str, str],
     evaluation: dict[str, Any],
     diagnostics_after: dict[str, Any],
@@ -28,7 +29,7 @@ def cell_metrics(
     measured: dict[str, Any],
     environment: dict[str, Any],
 ) -> dict[str, Any]:
-    """The metrics of a cell that ended `ok`, `oom` or `diverged`."""
+    """The metrics of a cell that ended `ok`, `oom` or `diverged`. flops_per_token: of training, forward and backward."""
     return {
         "schema": 1,
         "status": status,
@@ -40,6 +41,7 @@ def cell_metrics(
         "parameters": parameters,
         "budget": plan.budget,
         "tokens_seen": run.tokens,
+        "training_flops": flops_per_token * run.tokens,
         "steps": run.step,
         "lr": rate,
         "plan": {"digest": plan.digest, "windows": plan.windows, "consumed": run.windows},

@@ -1,8 +1,7 @@
 """cost: what the study took, by experiment and architecture: cells, tokens, FLOPs, hours, dollars.
 
-FLOPs = 6 * (parameters - input embedding) * tokens: forward and backward of the matrices (a tied embedding is the head's
-matrix too); attention's and the scans' own arithmetic is not counted. A cell that several experiments share is counted in
-the first of them.
+FLOPs are each run's own `training_flops`: three forward passes of matrices, head and mixer (attention's scores, scans,
+transforms) at its length. A cell that several experiments share is counted in the first of them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, records
+from overtone.reporting.collect import Results, records
 from overtone.reporting.tables.table import Table, not_measured
 
 COLUMNS = ["what", "architecture", "cells", "failed", "tokens", "flops", "hours", "dollars"]
@@ -44,7 +43,7 @@ def build(name: str, results: Results) -> Table:
     return Table(
         data, _HEADER, [*shown, _row(total)],
         f"Every run of study {results.study.name} on {devices}; processes ran side by side, so the hours are not wall time.",
-        ["FLOPs count 6 a parameter and token, the input embedding left out; arithmetic of attention scores and scans is not in it.",
+        ["FLOPs: three forward passes a training token, attention scores and scans included; norms, activations and evaluation are not.",
          f"Dollars at {price:g} an hour of the device (price_per_hour of the study)."],
     )
 
@@ -53,11 +52,9 @@ def _cells(what: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for architecture in sorted(set(cells["architecture"]), key=formats.architecture_order):
         own = cells[cells["architecture"] == architecture]
-        lookups = [0.0 if cell.options.get("tied") else cell.embedding / 2 for cell in each(own)]
-        matrices = own["parameters"].astype(float) - lookups
         rows.append({
             "what": what, "architecture": architecture, "cells": len(own), "failed": int((own["status"] != "ok").sum()),
-            "tokens": int(own["tokens_seen"].sum()), "flops": float((6 * matrices * own["tokens_seen"].astype(float)).sum()),
+            "tokens": int(own["tokens_seen"].sum()), "flops": float(own["training_flops"].astype(float).sum()),
             "hours": float(own["wall_s"].astype(float).sum()) / 3600,
         })
     return rows
