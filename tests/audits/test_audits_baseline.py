@@ -1,5 +1,7 @@
 """The baseline audit: it notices a weak Transformer by what it does and by how it was tuned."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -21,7 +23,15 @@ def test_the_trained_baselines_pass(toy):
     study, results = toy
     found, notes = violated(study, results)
     assert found == []
-    assert notes == ["protocol resonator: no sweep; one rate 0.01 for all"]
+    assert notes[-1] == "protocol resonator: no sweep; one rate 0.01 for all"
+    assert "5.0 times apart" in notes[0]
+
+
+def test_a_coarse_or_short_sweep_is_told(toy):
+    study, results = toy
+    sweep = {"harmonic": {**study.lr_sweep["harmonic"], "budget": study.protocols["harmonic"]["budget"] // 2}}
+    notes = " ".join(audit_baseline(replace(study, lr_sweep=sweep), finished_cells(study, results)[0], results)[1])
+    assert f"rates were tried on {sweep['harmonic']['budget']} of" in notes
 
 
 def edit(file, change):

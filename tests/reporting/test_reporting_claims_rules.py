@@ -6,7 +6,8 @@ import pytest
 from overtone.reporting import statistics
 from overtone.reporting.decide import FAILS, HOLDS, OPEN, decide
 from overtone.reporting.quantities import Measurement, NotMeasuredError, Point, exact, lognormal
-from overtone.reporting.quantities_spread import SeedSpread, regression_slope
+from overtone.reporting.quantities_paired import ratio
+from overtone.reporting.quantities_slope import regression_slope
 from overtone.reporting.statistics import t_interval
 
 ABOVE = {"kind": "ordering", "side": "above", "threshold": 0}
@@ -134,23 +135,40 @@ def test_a_slope_of_two_points_has_no_interval():
     assert line.low < line.value < line.high
 
 
-def test_pooled_seed_variance_covers_at_its_level():
-    """95% intervals of settings with 2 seeds each that share one variance between seeds."""
-    generator = np.random.default_rng(5)
-    inside = tried = slopes = 0
-    weights = [-1.0, 0.0, 1.0]
-    for _ in range(300):
-        settings = []
-        text = generator.normal(0, 0.5, 16)
-        for level in (0.1, 0.2, 0.3):
-            reference = 3.0 + text + generator.normal(0, 0.05, (2, 1)) + generator.normal(0, 0.05, (2, 16))
-            settings.append([reference, reference + level + generator.normal(0, 0.02, (2, 1)) + generator.normal(0, 0.02, (2, 16))])
-        spread = SeedSpread.pool([statistics.difference(*(matrix.mean(axis=1) for matrix in pair)) for pair in settings])
-        for level, pair in zip((0.1, 0.2, 0.3), settings, strict=True):
-            found = spread.test(statistics.difference, [pair], [1.0])(0.0)
-            inside += found.low <= level <= found.high
-            tried += 1
-        slope = spread.test(statistics.difference, settings, weights)(0.0)
-        slopes += slope.low <= 0.2 <= slope.high
-    assert 0.92 <= inside / tried <= 0.985
-    assert 0.91 <= slopes / 300 <= 0.99
+def test_an_advantage_that_grows_must_be_one_at_the_far_end():
+    rule = {"kind": "growth", "side": "above", "threshold": 0}
+    trend = Point("slope", exact(1.0))
+    behind = Measurement("%", (Point("1K", exact(-3.0), 1024.0), Point("2K", exact(-2.0), 2048.0)), trend)
+    leading = Measurement("%", (Point("1K", exact(-1.0), 1024.0), Point("2K", exact(2.0), 2048.0)), trend)
+    assert decide(rule, behind).state == HOLDS
+    assert decide(rule | {"ahead": True}, behind).state == FAILS
+    assert decide(rule | {"ahead": True}, leading).state == HOLDS
+    assert decide(rule | {"ahead": True}, behind).decisive.point is trend
+
+
+def samples(above, below, spread, seeds, windows, generator):
+    """Two (seeds, windows) matrices with these means."""
+    return [mean + spread * (generator.normal(size=(seeds, 1)) + generator.normal(size=(seeds, windows))) for mean in (above, below)]
+
+
+def test_fiellers_interval_covers_at_its_level_where_the_ratio_of_seeds_does_not():
+    """A denominator three times its own standard error: ratios of seeds are skewed, the contrast is not."""
+    generator = np.random.default_rng(9)
+    inside = bounded = 0
+    for _ in range(200):
+        found = ratio(lambda a, b: a, lambda a, b: b, samples(0.6, 0.3, 0.1, 4, 12, generator))(0.5)
+        assert (found.low is None) == (found.high is None)
+        if found.low is not None:
+            bounded += 1
+            assert found.low < found.value < found.high
+            assert (found.p < 0.05) == (not found.low - 2e-3 <= 0.5 <= found.high + 2e-3) or abs(found.p - 0.05) < 0.01
+        inside += ratio(lambda a, b: a, lambda a, b: b, samples(0.6, 0.3, 0.1, 4, 12, generator))(2.0).p >= 0.05
+    assert 0.9 <= inside / 200 <= 0.99
+    assert bounded > 100
+
+
+def test_a_ratio_to_nothing_has_no_interval():
+    above = np.full((3, 8), 0.5) + np.linspace(0, 0.1, 8)
+    below = np.array([[-0.1], [0.0], [0.13]]) + np.linspace(-0.05, 0.05, 8)
+    found = ratio(lambda a, b: a, lambda a, b: b, [above, below])(0.5)
+    assert (found.low, found.high) == (None, None)

@@ -83,20 +83,20 @@ def test_a_script_in_the_description_stays_text(opened):
 
 def test_the_filter_works(opened):
     everything = shown_claims(opened)
-    assert len(everything) == 43
-    assert by_id(opened, "filter-count").text == "43 claims"
+    assert len(everything) == 44
+    assert by_id(opened, "filter-count").text == "44 claims"
     by_id(opened, "filter-text").send_keys("memory transformer")
     some = shown_claims(opened)
     assert 0 < len(some) < 10
     assert "H7" in some
-    assert by_id(opened, "filter-count").text == f"{len(some)} of 43 claims"
+    assert by_id(opened, "filter-count").text == f"{len(some)} of 44 claims"
     assert not by_id(opened, "claim-R1").is_displayed()
     opened.find_element("css selector", "#filter button[type=reset]").click()
     opened.execute_async_script("setTimeout(arguments[0], 50)")
     assert shown_claims(opened) == everything
     opened.find_element("css selector", "#filter-paper option[value=resonatorlm]").click()
     assert {name[0] for name in shown_claims(opened)} == {"R"}
-    button = opened.find_element("css selector", "button.count[data-verdict=self-inconsistent]")
+    button = opened.find_element("css selector", "button.count[data-verdict=contradicted]")
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     assert shown_claims(opened) == ["R14"]

@@ -8,6 +8,7 @@ cache      times the cache moved or grew in eight steps after a prompt, having b
 optimizer  fused AdamW updates in a training step, one at least
 Tuning, from the results:
 trials     learning rates tried, as many as for the architecture with most
+           Told as remarks: a chosen rate whose neighbours are far away, and trials shorter than the cells
 edge       where the best rate is the smallest or largest tried: bpt gained by the last move to that edge. A large gain says that
            the baseline would go on improving outside the grid
 rate       cells trained at another rate than the chosen one: none
@@ -16,6 +17,7 @@ rate       cells trained at another rate than the chosen one: none
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from overtone.study import Study, sweep_trials
 
 BASELINES = ("transformer", "llama")  # registered models that claims are measured against
 EDGE_GAIN = 0.05  # bpt
+STEP = 2.0  # ratio of neighbouring rates from which a gap may hang on the grid
 _SPREAD = 0.01
 
 
@@ -43,6 +46,7 @@ def audit_baseline(
         chosen = _chosen(study, protocol, results)
         if not chosen:
             notes.append(f"protocol {protocol}: no sweep; {_fixed_rates(done, protocol)}")
+        notes += _coarse(study, protocol, chosen)
         for architecture in sorted(chosen):
             if architecture in baselines:
                 rows += _tuning(f"{protocol}/{architecture}", architecture, chosen, edge_gain)
@@ -58,6 +62,20 @@ def audit_baseline(
 def _chosen(study: Study, protocol: str, results: Path) -> dict[str, Mapping[str, Any]]:
     architectures = sorted({name for name, _, _ in sweep_trials(study, protocol)})
     return {name: read_json(results / "lr_sweep" / protocol / name / "chosen.json") for name in architectures}
+
+
+def _coarse(study: Study, protocol: str, chosen: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Remarks on a sweep that a comparison may hang on. No interval of the report covers the choice of the rate."""
+    notes = []
+    rates = sorted({float(trial["rate"]) for item in chosen.values() for trial in item["trials"]})
+    step = max((high / low for low, high in pairwise(rates)), default=1.0)
+    if step > STEP * 1.001:
+        notes.append(f"protocol {protocol}: neighbouring rates are up to {step:.1f} times apart; a finer grid may move a gap by more than "
+                     "its interval")
+    budget, whole = study.lr_sweep.get(protocol, {}).get("budget"), study.protocols[protocol]["budget"]
+    if chosen and budget and budget < whole:
+        notes.append(f"protocol {protocol}: rates were tried on {budget} of {whole} tokens; the best of a shorter training may be another")
+    return notes
 
 
 def _fixed_rates(cells: list[FinishedCell], protocol: str) -> str:

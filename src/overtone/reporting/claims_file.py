@@ -19,8 +19,8 @@ from overtone.study.load import workflow_root
 from overtone.study.schema import check
 
 _SIDED = ("kind", "side", "threshold")
-_RULE_KEYS = {"ordering": _SIDED, "growth": _SIDED, "equality": ("kind", "target", "tolerance"), "range": ("kind", "low", "high"),
-              "crossing": ("kind", "level", "between")}
+_RULE_KEYS = {"ordering": _SIDED, "growth": (*_SIDED, "ahead"), "equality": ("kind", "target", "tolerance"),
+              "range": ("kind", "low", "high"), "crossing": ("kind", "level", "between")}
 _MODULES = ("cells", "benchmarks", "transplants", "published")
 
 

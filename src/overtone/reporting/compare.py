@@ -27,7 +27,6 @@ from overtone.errors import UserError
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import SPLIT
 from overtone.reporting.page_run import several
-from overtone.reporting.quantities_spread import SeedSpread
 from overtone.study import load_study
 
 ALPHA = 0.05
@@ -113,8 +112,7 @@ def _difference(group: str, a: Sequence[FinishedCell], b: Sequence[FinishedCell]
 
 def _paired_difference(base: Difference, ended: Sequence[Mapping[int, FinishedCell]], seeds: Sequence[int]) -> Difference:
     samples = [statistics.matrix([_windows(side[seed]) for seed in seeds]) for side in ended]
-    spread = SeedSpread.pool([statistics.difference(*(matrix.mean(axis=1) for matrix in samples))])
-    found = spread.test(statistics.difference, [samples], [1.0])(0.0)
+    found = statistics.estimate(statistics.difference, *samples)
     same = bool(np.array_equal(samples[0], samples[1]))
     left = sum(len(side) for side in ended) - 2 * len(seeds)
     detail = "one seed: the interval covers other text, not other seeds" if len(seeds) == 1 and not same else ""

@@ -3,7 +3,7 @@
     ordering   every point on the claimed side of `threshold`
     equality   every point within `tolerance` of `target`
     range      every point between `low` and `high`
-    growth     the trend on the claimed side of `threshold`
+    growth     the trend on the claimed side of `threshold`; with `ahead`, the furthest point on that side of zero, too
     crossing   points up to between[0] below `level`, points from between[1] on above it
 
 A rule holds where every point meets it and its doubt is excluded at 5%, p values corrected by Holm over the points of the claim
@@ -57,21 +57,34 @@ def decide(rule: Mapping[str, Any], measurement: Measurement) -> Decision:
         if measurement.trend is None:
             raise NotMeasuredError("Growth needs at least two lengths, sizes or tasks measured alike."
                                    + "".join(f" {note}" for note in measurement.notes))
-        points: Sequence[Point] = (measurement.trend,)
+        asked = [(rule, measurement.trend)]
+        if rule.get("ahead"):
+            furthest = max(measurement.points, key=lambda point: point.x or 0.0)
+            asked.append(({"kind": "ordering", "side": rule["side"], "threshold": 0.0}, furthest))
     elif rule["kind"] == "crossing":
-        points = _beside_crossing(rule, measurement.points)
+        asked = [(rule, point) for point in _beside_crossing(rule, measurement.points)]
     else:
-        points = measurement.points
-    raw = [_one(rule, point) for point in points]
+        asked = [(rule, point) for point in measurement.points]
+    points = [point for _, point in asked]
+    raw = [_one(rule, point) for rule, point in asked]
     adjusted = holm([p for _, p, _ in raw])
     tested = tuple(Tested(point, estimate, p, meets)
                    for point, (estimate, _, meets), p in zip(points, raw, adjusted, strict=True))
+    state = _state(tested, measurement.lost)
+    if rule["kind"] == "growth":  # the trend is what the claim is about
+        return Decision(state, tested, tested[0])
     against = [item for item in tested if not item.meets]
-    if any(item.sure for item in against):
-        return Decision(FAILS, tested, min((item for item in against if item.sure), key=_doubt))
-    if not against and all(item.sure for item in tested) and not measurement.lost:
-        return Decision(HOLDS, tested, max(tested, key=_doubt))
-    return Decision(OPEN, tested, max(against or [item for item in tested if not item.sure] or tested, key=_doubt))
+    if state == FAILS:
+        return Decision(state, tested, min((item for item in against if item.sure), key=_doubt))
+    if state == HOLDS:
+        return Decision(state, tested, max(tested, key=_doubt))
+    return Decision(state, tested, max(against or [item for item in tested if not item.sure] or tested, key=_doubt))
+
+
+def _state(tested: Sequence[Tested], lost: Sequence[str]) -> str:
+    if any(item.sure and not item.meets for item in tested):
+        return FAILS
+    return HOLDS if all(item.sure and item.meets for item in tested) and not lost else OPEN
 
 
 def _doubt(item: Tested) -> float:
@@ -141,5 +154,6 @@ def rule_text(rule: Mapping[str, Any], unit: str = "") -> str:
     if kind == "range":
         return f"every point from {rule['low']:g} to {rule['high']:g}{mark}"
     if kind == "growth":
-        return f"the trend {rule['side']} {rule['threshold']:g}"
+        ahead = f", and the furthest point {rule['side']} 0" if rule.get("ahead") else ""
+        return f"the trend {rule['side']} {rule['threshold']:g}{ahead}"
     return f"below {rule['level']:g}{mark} up to {rule['between'][0]:g}, above it from {rule['between'][1]:g} on"

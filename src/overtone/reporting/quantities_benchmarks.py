@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from overtone.reporting import formats
-from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, exact, lognormal, quantity, shifted
-from overtone.reporting.quantities_spread import regression_slope
+from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test, exact, lognormal, quantity, shifted
+from overtone.reporting.quantities_slope import regression_slope
 from overtone.study.cells import COORDINATES
 
 _IQR = 1.349  # interquartile range of a normal distribution, in standard deviations
@@ -104,13 +104,16 @@ def throughput_ratio(evidence: Evidence, model: str, baseline: str) -> Measureme
 
 @quantity
 def token_cost_exponent(evidence: Evidence, architecture: str) -> Measurement:
-    """Exponent p of training time a token in the length, time ~ L^p: 1024 times over 1K to 32K would be p = 2."""
-    rows = sorted((row["length"], row["tokens_per_s"]["median"]) for row in _rows(evidence, "throughput")
-                  if row["architecture"] == architecture and row["synchronised"])
-    if len(rows) < 2:
-        raise NotMeasuredError(f"The throughput benchmark has no two lengths of {architecture}.")
-    slope = regression_slope([math.log2(length) for length, _ in rows], [-math.log2(rate) for _, rate in rows])
-    return Measurement("", (Point("exponent", slope, None, ("benchmarks/throughput.json",), False),))
+    """Exponent p of the part of a token's training time that grows with the length, a + b L^p: 1024 times over 1K to 32K is p = 2.
+
+    Free of the constant part, as `memory_exponent`.
+    """
+    times = sorted((row["length"], 1 / row["tokens_per_s"]["median"]) for row in _rows(evidence, "throughput")
+                   if row["architecture"] == architecture and row["synchronised"])
+    slope = _secant_slope(times)
+    if slope is None:
+        raise NotMeasuredError(f"The time a token of {architecture} does not grow over at least three lengths of the throughput benchmark.")
+    return Measurement("", (Point("exponent", shifted(slope, 1.0), None, ("benchmarks/throughput.json",), False),))
 
 
 @quantity
@@ -126,12 +129,22 @@ def memory_exponent(evidence: Evidence, architecture: str, attention: str | None
     for length, peak in measured:
         if not kept or length >= _APART * kept[-1][0]:
             kept.append((length, peak))
-    secants = [((low[0] + high[0]) / 2, (high[1] - low[1]) / (high[0] - low[0])) for low, high in pairwise(kept)]
-    if len(secants) < 2 or any(secant <= 0 for _, secant in secants):
+    slope = _secant_slope(kept)
+    if slope is None:
         raise NotMeasuredError(f"Peak memory of {architecture} does not grow over at least three lengths.")
-    slope = regression_slope([math.log2(length) for length, _ in secants], [math.log2(secant) for _, secant in secants])
     label = f"exponent, {formats.length(kept[0][0])} to {formats.length(kept[-1][0])}"
     return Measurement("", (Point(label, shifted(slope, 1.0), None, ("benchmarks/memory.json",), False),))
+
+
+def _secant_slope(values: Sequence[tuple[int, float]]) -> Test | None:
+    """The slope of log2((y2 - y1) / (x2 - x1)) in log2((x1 + x2) / 2) over neighbours: p - 1 for y = a + b x^p.
+
+    None where y does not grow.
+    """
+    secants = [((low[0] + high[0]) / 2, (high[1] - low[1]) / (high[0] - low[0])) for low, high in pairwise(values)]
+    if len(secants) < 2 or any(secant <= 0 for _, secant in secants):
+        return None
+    return regression_slope([math.log2(x) for x, _ in secants], [math.log2(secant) for _, secant in secants])
 
 
 @quantity

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import SPLIT, select
@@ -18,7 +21,7 @@ from overtone.reporting.quantities import (
     reported_value,
     shifted,
 )
-from overtone.reporting.quantities_paired import compare, labels, trained
+from overtone.reporting.quantities_paired import compare, labels, ratio, trained
 from overtone.reporting.statistics import Estimate
 
 
@@ -60,15 +63,21 @@ def ablation_share(evidence: Evidence, experiments: list[str], full: str, withou
 
     Where the full model has no certain gain over the baseline there is nothing to share, and no point.
     """
-    def share(base: Any, whole: Any, part: Any) -> Any:
-        return (part - whole) / (base - whole)
+    def lost(base: Any, whole: Any, part: Any) -> Any:
+        return part - whole
+
+    def gained(base: Any, whole: Any, part: Any) -> Any:
+        return base - whole
+
+    def share(*means: Any) -> Any:
+        return lost(*means) / gained(*means)
 
     points: list[Point] = []
     notes: list[str] = []
     gains = compare(evidence, experiments, (baseline, full), lambda base, whole: base - whole, "bpt").points  # with all their seeds
     ahead = [set(gain.sources) for gain in gains if (found := gain.at(0.0)).decided and found.value > 0]
     for name in without:
-        shares = compare(evidence, experiments, (baseline, full, name), share, "")
+        shares = compare(evidence, experiments, (baseline, full, name), share, "", test=lambda samples: ratio(lost, gained, samples))
         notes += shares.notes
         for point in shares.points:
             if any(cells <= set(point.sources) for cells in ahead):
@@ -89,6 +98,29 @@ def accuracy_gain(evidence: Evidence, experiments: list[str], model: str, baseli
         if gains.size:
             points.append(Point(label, _student(gains), float(setting.length), setting.sources))
     return Measurement("points", tuple(points), None, found.notes, found.lost)
+
+
+@quantity
+def training_speed_ratio(evidence: Evidence, experiments: list[str], model: str, baseline: str) -> Measurement:
+    """Training tokens per second of the model's cells over those of the baseline's: the geometric mean over seeds, paired by seed."""
+    found = trained(evidence, experiments, (baseline, model))
+    points = []
+    for setting, label in zip(found.settings, labels(found.settings), strict=True):
+        reference, other = (select(group, status="ok").set_index("seed")["train_tokens_per_s"] for group in setting.groups)
+        logs = np.log((other / reference).dropna().astype(float).to_numpy())
+        if logs.size:
+            points.append(Point(label, _geometric(logs), float(setting.length), setting.sources))
+    return Measurement("×", tuple(points), None, found.notes, found.lost)
+
+
+def _geometric(logs: Any) -> Test:
+    """Student's t of logarithms, told as their exponential."""
+    def at(null: float) -> Estimate:
+        found = statistics.t_interval(logs, null=math.log(null))
+        low, high = (None if edge is None else math.exp(edge) for edge in (found.low, found.high))
+        return replace(found, value=math.exp(found.value), low=low, high=high, null=null)
+
+    return at
 
 
 def _student(values: Any) -> Test:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,12 @@ import pandas as pd
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import PLACE, SPLIT, outcome, paired, select
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
-from overtone.reporting.quantities_spread import SeedSpread, regression_slope
+from overtone.reporting.quantities_slope import regression_slope
+from overtone.reporting.statistics import Estimate
 
 Statistic = Callable[..., Any]
+SettingTest = Callable[[Sequence[Any]], Test]
+_FAR = 1e4  # a ratio whose interval reaches that far has none
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,10 @@ def labels(settings: Sequence[Setting]) -> list[str]:
 
 
 def compare(evidence: Evidence, experiments: Sequence[str], architectures: Sequence[str], statistic: Statistic, unit: str,
-            over: str = "length", only: str = "all", sizes: Sequence[str] = ()) -> Measurement:
+            over: str = "length", only: str = "all", sizes: Sequence[str] = (), test: SettingTest | None = None) -> Measurement:
     """`statistic(mean of each architecture)` in every setting of the experiments, and its trend.
+
+    test: how a setting is tested from its samples; None: by the interval that the tables print.
 
     over: what the trend runs along: length (a doubling), size (a doubling of the first architecture's parameters), or
     task (a bit per byte of the first architecture's loss, which says how hard a task is).
@@ -113,15 +118,48 @@ def compare(evidence: Evidence, experiments: Sequence[str], architectures: Seque
             kept.append((setting, label, samples))
         else:
             notes.append(f"{label}: no seed has all of {', '.join(architectures)}.")
-    spread = SeedSpread.pool([statistic(*(matrix.mean(axis=1) for matrix in samples)) for _, _, samples in kept])
     axis = [_axis(over, setting) for setting, _, _ in kept]
     points = tuple(
-        Point(label, spread.test(statistic, [samples], [1.0]) if spread.pooled else bootstrap(statistic, samples),
-              x if over == "task" else 2.0**x, setting.sources)
+        Point(label, test(samples) if test else bootstrap(statistic, samples), x if over == "task" else 2.0**x, setting.sources)
         for (setting, label, samples), x in zip(kept, axis, strict=True)
     )
-    trend = _trend(statistic, [setting for setting, _, _ in kept], [samples for _, _, samples in kept], axis, spread, over)
-    return Measurement(unit, points, trend, (*notes, *spread.notes), found.lost if only == "all" else ())
+    trend = _trend(statistic, [setting for setting, _, _ in kept], [samples for _, _, samples in kept], axis, over)
+    return Measurement(unit, points, trend, tuple(notes), found.lost if only == "all" else ())
+
+
+def ratio(above: Statistic, below: Statistic, samples: Sequence[Any]) -> Test:
+    """The test of above(means) / below(means) by Fieller's theorem: r is tested as above - r * below = 0, whose uncertainty is
+    known, instead of by the spread of ratios whose denominator varies. The interval holds every r that this does not reject;
+    none where it has no end (the denominator is not surely other than 0)."""
+    value = float(above(*(matrix.mean() for matrix in samples))) / float(below(*(matrix.mean() for matrix in samples)))
+
+    def contrast(r: float) -> Estimate:
+        return statistics.estimate(lambda *means: above(*means) - r * below(*means), *samples)
+
+    bounds: tuple[float | None, float | None] = (None, None)
+    if statistics.estimate(below, *samples).decided:
+        low, high = _edge(contrast, value, -1.0), _edge(contrast, value, 1.0)
+        bounds = (None, None) if low is None or high is None else (low, high)
+
+    def at(null: float) -> Estimate:
+        found = contrast(null)
+        return replace(found, value=value, low=bounds[0], high=bounds[1], null=null, seed_sd=None, window_se=None)
+
+    return at
+
+
+def _edge(contrast: Callable[[float], Estimate], start: float, step: float) -> float | None:
+    """Where, from `start` in the direction of `step`, the contrast begins to be decided; None where it never does."""
+    inside, outside = start, start + step
+    while not contrast(outside).decided:
+        inside, step = outside, 2 * step
+        outside += step
+        if abs(step) > _FAR:
+            return None
+    while abs(outside - inside) > 1e-3 * max(1.0, abs(outside)):
+        middle = (inside + outside) / 2
+        inside, outside = (inside, middle) if contrast(middle).decided else (middle, outside)
+    return outside
 
 
 def bootstrap(statistic: Statistic, samples: Sequence[Any]) -> Test:
@@ -151,18 +189,23 @@ _TREND = {"length": "per doubling of the length", "size": "per doubling of the s
 
 
 def _trend(statistic: Statistic, settings: Sequence[Setting], samples: Sequence[Sequence[Any]], axis: Sequence[float],
-           spread: SeedSpread, over: str) -> Point | None:
+           over: str) -> Point | None:
     """Least-squares slope of the statistic along the axis.
 
-    Settings of one text share their windows, so these are resampled together and what they share cancels. Settings of other
-    texts (tasks) cannot be: there the slope has Student's interval of a regression.
+    Settings of one text share seeds and windows: every seed has a slope of its own, and windows are resampled together, so that what
+    settings share cancels. Settings of other texts (tasks) share neither: there the slope has Student's interval of a regression.
     """
     if len(set(axis)) < 2:
         return None
     sources = tuple(source for setting in settings for source in setting.sources)
-    one_text = len({setting.text for setting in settings}) == 1 and len({matrices[0].shape[1] for matrices in samples}) == 1
-    if one_text and spread.pooled:
+    joint = paired(*(group for setting in settings for group in setting.groups)) if len({setting.text for setting in settings}) == 1 else []
+    if joint:
         x = np.asarray(axis) - np.mean(axis)
-        return Point(_TREND[over], spread.test(statistic, samples, [float(weight) for weight in x / (x @ x)]), None, sources)
+        width = len(settings[0].groups)
+
+        def slope(*means: Any) -> Any:
+            return sum(weight * statistic(*means[start * width : (start + 1) * width]) for start, weight in enumerate(x / (x @ x)))
+
+        return Point(_TREND[over], bootstrap(slope, joint), None, sources)
     values = [float(statistic(*(matrix.mean() for matrix in matrices))) for matrices in samples]
     return Point(_TREND[over], regression_slope(axis, values), None, sources, seeds_matter=False)

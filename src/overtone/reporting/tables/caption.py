@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting.collect import each
-from overtone.reporting.formats import count
+from overtone.reporting.formats import count, length
 from overtone.reporting.tables.published import SETTINGS
 from overtone.study import Study, experiment_cells
 
@@ -39,6 +39,12 @@ def setting(cells: pd.DataFrame, scored: pd.DataFrame) -> str:
     blocks = span(scored["blocks"], "block")
     devices = listed(sorted({device for device in cells["device"] if device}))
     return f"{text}, {sizes} parameters, {seeds}, {blocks} of {block} of the test region, {devices}"
+
+
+def tuning(study: Study, cells: pd.DataFrame) -> list[str]:
+    """Where the rates of these cells were chosen. Cells of other lengths and tokenizers train at the same rate."""
+    return [f"Protocol {protocol}: learning rates were chosen at {length(sweep['length'])} tokens a window with {sweep['tokenizer']}; no "
+            "interval covers that choice." for protocol, sweep in sorted(study.lr_sweep.items()) if protocol in set(cells["protocol"])]
 
 
 def machine(environment: Mapping[str, Any]) -> str:

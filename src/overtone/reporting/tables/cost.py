@@ -1,7 +1,7 @@
 """cost: what the study took, by experiment and architecture: cells, tokens, FLOPs, hours, dollars.
 
-FLOPs are each run's own `training_flops`: three forward passes of matrices, head and mixer (attention's scores, scans,
-transforms) at its length. A cell that several experiments share is counted in the first of them.
+FLOPs are each run's own `training_flops`: three forward passes of matrices, head and mixer (attention's scores, recurrences) at its
+length. A cell that several experiments share is counted in the first of them. A transplant's hours are those of its training steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def build(name: str, results: Results) -> Table:
     return Table(
         data, _HEADER, [*shown, _row(total)],
         f"Every run of study {results.study.name} on {devices}; processes ran side by side, so the hours are not wall time.",
-        ["FLOPs: three forward passes a training token, attention scores and scans included; norms, activations and evaluation are not.",
+        ["FLOPs: three forward passes a training token, attention scores and recurrences included; norms, activations and evaluation are "
+         "not. ResonatorLM is counted by its recurrence, though it trains by FFT, which takes more. Transplants: not counted.",
+         "Hours of cells include their evaluation, those of transplants do not.",
          f"Dollars at {price:g} an hour of the device (price_per_hour of the study)."],
     )
 

@@ -38,7 +38,8 @@ def build(name: str, results: Results) -> Table:
     return Table(
         joined(measured, reported), ["Protocol", *_HEADER] if several else _HEADER, rows,
         f"Test loss at an equal token budget, gaps paired over windows and seeds; {caption.setting(cells, measured)}.",
-        [*caption.substitution(name, cells), *caption.failures(measured), *caption.single_seed(measured), *budgets(cells)],
+        [*caption.substitution(name, cells), *caption.failures(measured), *caption.single_seed(measured),
+         *caption.tuning(results.study, cells), *budgets(cells)],
     )
 
 

@@ -147,7 +147,8 @@ def build_sweep(name: str, results: Results) -> Table:
     return Table(
         data, ["Protocol", "Architecture", "Learning rate", "Validation bpt", ""], rows,
         f"The same trials for every architecture, "
-        f"{caption.span(trials.groupby(['protocol', 'architecture']).size(), 'trial')} each, one seed that no cell uses.", at_edge,
+        f"{caption.span(trials.groupby(['protocol', 'architecture']).size(), 'trial')} each, one seed that no cell uses.",
+        [*caption.tuning(results.study, trials), *at_edge],
     )
 
 
