@@ -101,13 +101,21 @@ def write_json(path: StrPath, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
+def parse_json(text: str) -> Any:
+    """JSON as the standard has it: NaN and infinity, which Python's reader takes, are a ValueError."""
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is no number of JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
 def read_json(path: StrPath) -> Any:
     """Read JSON; a missing or damaged file is a UserError that names it."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_json(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: not found. Run the stage that makes it (snakemake {path}).") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}). Delete it and run the stage that makes it again.") from None
 
 

@@ -33,6 +33,11 @@ def test_a_long_continuation_has_the_tokens_of_short_ones(name: str, monkeypatch
     assert [step is not None for step in compiled] == [True, True]
 
 
+def test_a_temperature_near_zero_is_nearly_greedy() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.999]])
+    assert choose(logits, torch.Generator().manual_seed(0), 1e-300, None, None).tolist() == [1]
+
+
 def test_draws_depend_on_the_seed_alone() -> None:
     model, ids = small_model("harmonic", {}), random_ids(1, 7)
 

@@ -5,17 +5,19 @@ import shutil
 import numpy as np
 import pytest
 from report_factory import small_study
-from results_factory import write_results
+from results_factory import study_data, write_results
 
 from overtone.cli import main
 from overtone.files import digest_json, read_json, sha256_file, write_bytes, write_json
 from overtone.reporting.verify import verify
 from overtone.study import load_study, study_cells
+from overtone.study.outcome import outcome
 from overtone.training.plan import Plan
 
 
 def tiny():
-    data = small_study()
+    swept = study_data()
+    data = small_study(lr_sweep=swept["lr_sweep"], protocols=swept["protocols"])
     crossover = data["experiments"]["crossover"] | {"architectures": ["harmonic", "transformer"], "lengths": [128], "seeds": [1]}
     return data | {"experiments": {"crossover": crossover}, "audits": {}}
 
@@ -130,6 +132,34 @@ def test_metrics_that_are_no_metrics(root):
     assert checks(root) == ["schema"]
     harmonic(root).write_text("{", encoding="utf-8")
     assert checks(root) == ["schema"]
+
+
+def test_scores_that_their_windows_contradict(root):
+    change(harmonic(root), lambda metrics: metrics["evaluation"]["test"].update(bpt=0.9 * metrics["evaluation"]["test"]["bpt"]))
+    assert checks(root) == ["scores"]
+    change(harmonic(root), lambda metrics: metrics["evaluation"]["validation"]["window_bpt"].pop())
+    assert checks(root) == ["scores", "scores"]
+
+
+def test_a_rate_that_the_sweep_did_not_choose_and_an_outcome_of_other_cells(root):
+    study = load_study(str(root / "study.json"))
+    (name,) = study.experiments
+    path = root / "experiments" / f"{name}.json"
+    write_json(path, outcome(study, name, root))
+    chosen = root / "lr_sweep" / "harmonic" / "harmonic" / "chosen.json"
+    write_json(chosen, {"chosen": read_json(harmonic(root))["lr"]})
+    assert checks(root) == []
+    write_json(chosen, {"chosen": 0.5})
+    change(path, lambda content: content.update(digest="0" * 64))
+    assert checks(root) == ["rate", "outcome"]
+
+
+def test_nan_is_no_number(root, capsys):
+    path = harmonic(root)
+    path.write_text(path.read_text().replace('"bpt": ', '"bpt": NaN, "old": ', 1))
+    assert checks(root) == ["schema"]
+    assert main(["table", "crossover", "--study", str(root / "study.json"), "--results", str(root), "--out", str(root)]) == 2
+    assert "NaN is no number of JSON" in capsys.readouterr().err
 
 
 def test_a_cell_that_is_not_there_yet_is_no_problem(root, capsys):

@@ -171,3 +171,18 @@ def test_the_validator_passes_it(crate, tmp_path):
     del run["instrument"]
     (broken / "ro-crate-metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
     assert any("instrument" in message for _, message in issues(broken))
+
+
+def test_a_folder_of_something_else_is_not_replaced(report, tmp_path, capsys):
+    other = tmp_path / "work"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years")
+    assert write(report, other) == 2
+    assert "'thesis.txt'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["work", "thesis.txt"]
+    crate = tmp_path / "crate"
+    assert write(report, crate) == 0
+    (crate / "ro-crate-metadata.json").unlink()  # as Snakemake does before it makes it again
+    assert write(report, crate / "ro-crate-metadata.json") == 0
+    assert main(["crate", "--study", "mini", "--results", str(report[0]), "--reports", str(report[1]), "--out", str(crate)]) == 2
+    assert "results/STUDY/study.json" in capsys.readouterr().err

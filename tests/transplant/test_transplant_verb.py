@@ -112,6 +112,11 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     assert main(["generate", "--checkpoint", str(folder / "align"), "--prompt", "the fox", "--max-tokens", "6"]) == 0
     assert capsys.readouterr().out.strip()
 
+    for options, told in ((["--prompt", ""], "no token"), (["--prompt", "a", "--tokens", "x"], "its own tokenizer"),
+                          (["--prompt", "a\udcff"], "not UTF-8")):
+        assert main(["generate", "--checkpoint", str(folder / "align"), *options]) == 2
+        assert told in capsys.readouterr().err
+
     assert call(cell_results, "evaluate", "evaluation.json") == 0
     found = read_json(folder / "evaluation.json")
     rows = {(row["model"], row["length"]): row for row in found["rows"]}

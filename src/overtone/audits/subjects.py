@@ -119,6 +119,7 @@ def load_hf(path: str | Path, *, dtype: str = "float32", device: str = "cpu", tr
     with `trust_remote_code`.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     target = Path(path)
@@ -137,7 +138,7 @@ def load_hf(path: str | Path, *, dtype: str = "float32", device: str = "cpu", tr
             model = load_gguf(target, getattr(torch, dtype))
         else:
             model = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise UserError(f"{path}: transformers cannot load it ({' '.join(str(error).split())[:200]}). Check the folder; a model "
                         "with its own code needs --trust-remote-code.") from error
     return cast(Any, model).to(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -48,7 +49,7 @@ def generate(model: LanguageModel, prompt: Tensor, max_tokens: int, *, temperatu
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
     """Ranges of the sampling options."""
-    if temperature < 0:
+    if not 0 <= temperature < math.inf:
         raise UserError(f"generate: temperature: {temperature} found, at least 0 expected (0 is greedy).")
     if top_k is not None and top_k < 1:
         raise UserError(f"generate: top_k: {top_k} found, at least 1 expected.")
@@ -60,7 +61,9 @@ def choose(logits: Tensor, generator: torch.Generator, temperature: float, top_k
     """Next ids (B,) from logits (B, V)."""
     if temperature == 0:
         return logits.argmax(dim=-1)
-    logits = logits.float() / temperature
+    logits = logits.float()
+    # The largest is 0 at any temperature, however small.
+    logits = (logits - logits.max(dim=-1, keepdim=True).values) / max(temperature, torch.finfo(torch.float32).tiny)
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)

@@ -36,7 +36,13 @@ SPLIT = "test"  # nothing is chosen on it: learning rates are picked on validati
 STATUSES = ("ok", "oom", "diverged")
 _SCORES = ("bpt", "bpb", "perplexity", "accuracy", "targets", "windows", "window_length", "window_bpt",
            "loss_by_position")
-_CELL_KEYS = ("schema", "status", "hash", "parameters", "evaluation", "measured", "environment")
+_CELL_KEYS = ("schema", "status", "hash", "parameters", "training_flops", "evaluation", "measured", "environment")
+_BENCHMARK_ROWS = {
+    "decode": ("architecture", "variant", "batch", "context", "ms_per_token", "state_bytes"),
+    "kernel_tail": ("method", "length", "ms"), "memory": ("architecture", "attention", "length", "status", "peak_bytes"),
+    "throughput": ("architecture", "length", "tokens_per_s", "synchronised"),
+}
+_EVALUATION_ROWS = ("model", "corpus", "length", "bpt", "window_bpt")
 
 
 @dataclass
@@ -87,7 +93,7 @@ class Results:
 
     def benchmark(self, name: str) -> dict[str, Any] | None:
         """benchmarks/NAME.json."""
-        return self._read(f"benchmarks/{name}.json", ("rows",)) if name in measured_benchmarks(self.study) else None
+        return self._read(f"benchmarks/{name}.json", ("rows",), _BENCHMARK_ROWS[name]) if name in measured_benchmarks(self.study) else None
 
     def audit(self, name: str) -> dict[str, Any] | None:
         """audits/NAME.json."""
@@ -107,17 +113,22 @@ class Results:
                 for phase in ("phase1", "phase2")
                 if phase in settings
             ]
-            found[name] = {"evaluation": self._read(f"transplants/{name}/evaluation.json", ("rows",)), "phases": phases}
+            found[name] = {"evaluation": self._read(f"transplants/{name}/evaluation.json", ("rows",), _EVALUATION_ROWS), "phases": phases}
         return found
 
-    def _read(self, relative: str, keys: Sequence[str]) -> dict[str, Any]:
+    def _read(self, relative: str, keys: Sequence[str], columns: Sequence[str] = ()) -> dict[str, Any]:
+        """A JSON file with these keys; `columns`: what every one of its `rows`, one at least, has."""
         if relative in self._read_files:
             return self._read_files[relative]
         path = self.root / relative
         data = read_json(path)
         missing = [key for key in keys if not isinstance(data, dict) or key not in data]
         if missing:
-            raise UserError(f"{path}: the key {missing[0]!r} is missing. Delete the file and run its stage again.")
+            raise UserError(f"{path}: the key {missing[0]!r} is missing: damaged, or of an older version. Run snakemake, which makes it "
+                            "again.")
+        lacking = [column for row in data["rows"] or [{}] for column in columns if column not in row] if columns else []
+        if lacking:
+            raise UserError(f"{path}: a row without {lacking[0]!r}, or no row: damaged. Delete the file and run its stage again.")
         self._read_files[relative] = data
         return self._read_files[relative]
 
@@ -143,6 +154,9 @@ class Results:
         row |= {name: data["measured"].get(name) for name in _MEASURED}
         for split in SPLITS:
             scores = data["evaluation"].get(split, {})
+            found, told = len(scores.get("window_bpt", ())), scores.get("windows", 0)
+            if found != told:
+                raise UserError(f"{path}: evaluation.{split}: {found} window_bpt for {told} windows. Damaged: train the cell again.")
             row |= {f"{split}_{name}": scores.get(name) for name in _SCORES}
         return row
 

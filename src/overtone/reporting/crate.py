@@ -7,7 +7,6 @@ its measured wall time; the run spans its cells and ends with the page.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from overtone import __version__
 from overtone.audits.results import FinishedCell, finished_cells
 from overtone.errors import UserError
-from overtone.files import canonical_json, read_json, sha256_file
+from overtone.files import atomic_folder, canonical_json, read_json, sha256_file
 from overtone.study import Study, load_study
 from overtone.study.load import workflow_root
 
@@ -35,21 +34,23 @@ _FORMATS = {".json": "application/json", ".html": "text/html", ".csv": "text/csv
 
 
 def write_crate(study_file: Path, results: Path, reports: Path, out: Path) -> None:
-    """Build the crate beside its place, then put it there; `out` is a folder, or the metadata file in it."""
+    """Build the crate beside its place, then put it there; `out` is a folder, or the metadata file in it.
+
+    A folder that holds something else than a crate is refused: the crate takes the place of all that is in it.
+    """
     folder = out.parent if out.name == METADATA else out
+    if not study_file.is_file():
+        raise UserError(f"--study {study_file}: not found. Give results/STUDY/study.json of a study that has been run.")
     study = load_study(str(study_file))
     cells, _ = finished_cells(study, results)
     crate = build(study, study_file, results, reports, cells)
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with atomic_folder(folder) as part:
         crate.write(part)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error.strerror or error}). Free space or choose another folder.") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if folder.exists() and not (folder / METADATA).is_file():  # Snakemake removes an old METADATA before it runs this
+            others = {path.name for path in folder.iterdir()} - {path.name for path in part.iterdir()} if folder.is_dir() else {folder.name}
+            if others:
+                raise UserError(f"--out {folder}: holds {min(others)!r}, which is not of a crate, and a crate takes the whole folder's "
+                                "place. Name a folder of its own, such as reports/STUDY/crate.")
 
 
 def _span(item: FinishedCell) -> tuple[datetime, datetime]:

@@ -7,10 +7,14 @@ study      the study still asks for this config (a changed seed, rate or budget 
 weights    model.safetensors has the stored sha256
 tokens     the token files have the stored digests, and so have their contents
 plan       the plan of these tokens, length, budget and seed has the stored digest
+scores     bits per token are the mean of the windows', and there are as many of those as are said
+rate       a swept cell trained at the rate that its sweep chose
+outcome    experiments/NAME.json tells of these cells
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +24,13 @@ from overtone.corpora.tokenfile import TokenFile
 from overtone.errors import UserError
 from overtone.files import read_json, sha256_file
 from overtone.study import Cell, Study, load_study, study_cells
+from overtone.study.cells import rate_owner
+from overtone.study.outcome import outcome
 from overtone.study.schema import check
 from overtone.training.plan import Plan
 
 _SPLITS = ("train", "validation", "test")
+_ROUNDING = 1e-5  # losses are float32
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ def verify(results: Path) -> Verification:
     found = {str(path.parent.relative_to(results / "cells")): path for path in sorted((results / "cells").rglob("metrics.json"))}
     tokens = TokenDigests(results)
     problems = [problem for key, path in found.items() for problem in check_cell(key, path, wanted.get(key), study, tokens)]
+    problems += [*_check_rates(results, study, found), *_check_outcomes(results, study)]
     return Verification(problems, len(found), len(set(wanted) - set(found)))
 
 
@@ -75,6 +83,7 @@ def check_cell(key: str, path: Path, wanted: Cell | None, study: Study, tokens: 
         yield Problem(path, "study", f"study {study.name} has no such cell. Delete the folder, or run the study that has it.")
     elif wanted.hash != stored.hash:
         yield Problem(path, "study", f"study {study.name} asks for {_differences(wanted.config(), stored.config())}. Run snakemake again.")
+    yield from _check_scores(path, metrics)
     yield from _check_weights(path, metrics)
     yield from _check_tokens(path, metrics, stored, tokens)
 
@@ -89,6 +98,40 @@ def _differences(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
         elif wanted[key] != stored[key]:
             told.append(f"{key} {wanted[key]!r} (trained with {stored[key]!r})")
     return ", ".join(told)
+
+
+def _check_scores(path: Path, metrics: Mapping[str, Any]) -> Iterator[Problem]:
+    for split, scores in metrics["evaluation"].items():
+        windows, length, targets = scores["window_bpt"], scores["window_length"], scores["targets"]
+        sizes = [length] * (len(windows) - 1) + [targets - length * (len(windows) - 1)]
+        if len(windows) != scores["windows"] or not 0 < sizes[-1] <= length:
+            yield Problem(path, "scores", f"{split}: {len(windows)} windows of {length} for {targets} targets. Train the cell again.")
+            continue
+        mean = sum(bits * size for bits, size in zip(windows, sizes, strict=True)) / targets
+        if not math.isclose(mean, scores["bpt"], rel_tol=_ROUNDING):
+            yield Problem(path, "scores", f"{split}: bpt {scores['bpt']}, its windows' mean is {mean}. Train the cell again.")
+
+
+def _check_rates(results: Path, study: Study, found: Mapping[str, Path]) -> Iterator[Problem]:
+    for cell in study_cells(study):
+        chosen = results / "lr_sweep" / cell.protocol / rate_owner(study, cell.architecture) / "chosen.json"
+        if cell.key in found and cell.config()["training"]["lr"] == "swept" and chosen.is_file():
+            try:
+                rate, used = read_json(chosen)["chosen"], read_json(found[cell.key])["lr"]
+            except (UserError, KeyError, TypeError):
+                continue  # told by the schema's check, or by whoever reads the sweep
+            if not math.isclose(rate, used, rel_tol=_ROUNDING):
+                yield Problem(found[cell.key], "rate", f"trained at {used}, {chosen} has {rate}. Run snakemake again.")
+
+
+def _check_outcomes(results: Path, study: Study) -> Iterator[Problem]:
+    for name in study.experiments:
+        path = results / "experiments" / f"{name}.json"
+        try:
+            if path.is_file() and read_json(path) != outcome(study, name, results):
+                yield Problem(path, "outcome", "its cells have changed since. Run snakemake again.")
+        except UserError as error:
+            yield Problem(path, "outcome", str(error))
 
 
 def _check_weights(path: Path, metrics: Mapping[str, Any]) -> Iterator[Problem]:

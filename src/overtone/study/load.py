@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from overtone.errors import UserError, unknown_name
+from overtone.files import parse_json
 from overtone.study.cells import Experiment, experiment_cells, sweep_trials, transplant_bases
 from overtone.study.schema import PROTOCOL, check, schema
 
@@ -75,8 +76,8 @@ def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader.
-        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        return _plain(parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
         raise UserError(f"{path}: not valid {kind} ({' '.join(str(error).split())}).") from None
 
@@ -87,16 +88,18 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is a word or a number, not a list or a mapping", key.start_mark)
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is given twice, keep one", key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str = "study") -> Study:
     """Merge, fill in defaults, validate and check every name that the study refers to."""
     merged = _merge(_plain(data), _plain(edits or {})) if isinstance(data, dict) else data
+    _check_finite(merged, where)
     resolved = check("study", merged, where)
     experiments = {
         name: Experiment(name, item["protocol"], *(tuple(item[key]) for key in _LISTS))
@@ -204,6 +207,14 @@ def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
         else:
             base[key] = value
     return base
+
+
+def _check_finite(value: Any, place: str) -> None:
+    """YAML knows .nan and .inf, and a rate or a price of those passes every comparison with a limit."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{place}: {value} found, a finite number expected.")
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
+        _check_finite(item, f"{place}.{key}" if ": " in place else f"{place}: {key}")
 
 
 def _plain(value: Any) -> Any:

@@ -55,7 +55,7 @@ def read_metrics(path: StrPath) -> dict[str, Any]:
     found = read_json(path)
     missing = [key for key in schema("metrics")["required"] if not isinstance(found, dict) or key not in found]
     if missing:
-        raise UserError(f"{path}: the key {missing[0]!r} is missing. Delete the file and run its stage again.")
+        raise UserError(f"{path}: the key {missing[0]!r} is missing: damaged, or of an older version. Run snakemake, which makes it again.")
     known = schema("metrics", "properties", "status")["enum"]
     if found["status"] not in known:
         raise UserError(f"{path}: status {found['status']!r}, expected one of {', '.join(known)}. Run it again.")

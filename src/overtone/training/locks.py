@@ -16,7 +16,10 @@ def try_lock(path: Path) -> int | None:
 
     The file may have been removed by the holder before us between open and lock, so its identity is checked.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path.parent}: cannot be made ({error.strerror or error}). Name another folder.") from None
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

@@ -58,6 +58,8 @@ def diagnose(cell: Cell, metrics: Mapping[str, Any], results: Path, tokens: int)
     model: Any = load_checkpoint(results / "cells" / cell.key / "model").eval()
     file = TokenFile.open(results / "tokens" / cell.corpus / cell.tokenizer / "validation.json")
     length = min(cell.length, len(file.ids) - 1)
+    if tokens < 1:
+        raise UserError(f"--tokens: {tokens} found, at least 1 expected.")
     count = max(1, min(tokens, len(file.ids) - 1) // length)
     starts = np.linspace(0, len(file.ids) - 1 - length, count).astype(np.int64)
     windows = torch.from_numpy(np.stack([file.ids[start : start + length + 1] for start in starts]).astype(np.int64))

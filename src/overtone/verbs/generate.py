@@ -41,6 +41,13 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--seed: {args.seed} found, a whole number from 0 to 2^63 - 1 expected.")
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     folder = args.checkpoint / "model" if (args.checkpoint / "model" / "config.json").is_file() else args.checkpoint
+    if not (folder / "config.json").is_file():
+        raise UserError(f"--checkpoint {args.checkpoint}: no model folder (config.json). Give a cell's folder or its model/, or a folder "
+                        "that transformers wrote.")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise UserError("--prompt: not UTF-8. Convert the text first.") from None
     usable(args.device)
     described = read_json(folder / "config.json")
     kind = str(described.get("model_type", "")) if isinstance(described, dict) else ""
@@ -75,7 +82,10 @@ def _tokenizer(folder: Path, tokens: Path | None) -> tuple[Callable[[str], Seque
 
     from overtone.models.byte_pieces import join_pieces
 
-    fast = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    try:
+        fast = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # that library raises nothing narrower
+        raise UserError(f"{folder / 'tokenizer.json'}: not a tokenizer ({error}). Train the cell again, or name --tokens.") from None
     if read_json(folder / "tokenizer_config.json").get("tokenizer_class") != "OvertoneTokenizer":
         return lambda text: fast.encode(text).ids, lambda ids: str(fast.decode(list(ids)))
     return lambda text: fast.encode(text).ids, lambda ids: join_pieces(str(fast.id_to_token(token)) for token in ids)
@@ -98,23 +108,39 @@ def _transformers(folder: Path, prompt: str, args: argparse.Namespace) -> Iterat
     from threading import Thread
 
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, TextIteratorStreamer
 
     from overtone.models.generation import check_sampling
 
     check_sampling(args.temperature, args.top_k, args.top_p)
+    if args.tokens is not None:
+        raise UserError("--tokens: is for models trained here; this one has its own tokenizer. Leave it out.")
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True).to(args.device).eval()
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(f"{folder}: transformers cannot load it ({' '.join(str(error).split())[:200]}). Save the model again.") from error
     inputs = tokenizer(prompt, return_tensors="pt").to(args.device)
+    if not inputs["input_ids"].shape[1]:
+        raise UserError("--prompt: no token in it. Give at least one word.")
     sampling: dict[str, Any] = {"do_sample": args.temperature > 0}
     if args.temperature > 0:
         sampling |= {"temperature": args.temperature, "top_k": args.top_k or 0, "top_p": args.top_p or 1.0}
     streamer = TextIteratorStreamer(tokenizer, skip_prompt=True)
     torch.manual_seed(args.seed)
-    worker = Thread(target=model.generate, kwargs={**inputs, **sampling, "max_new_tokens": args.max_tokens, "streamer": streamer})
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            model.generate(**inputs, **sampling, max_new_tokens=args.max_tokens, streamer=streamer)
+        except BaseException as error:  # the reader would wait for ever for what never comes
+            failed.append(error)
+            streamer.end()
+
+    worker = Thread(target=work)
     worker.start()
     yield from streamer
     worker.join()
+    if failed:
+        raise failed[0]

@@ -34,8 +34,11 @@ def run(args: argparse.Namespace) -> int:
     hidden, options = args.hidden, parse_options(args.option)
     if args.match is not None:
         hidden, options = matched_dimensions(args.arch, reference=args.match, vocab_size=args.vocab, hidden=hidden, options=options)
-    with torch.device("meta"):
-        model = build_model(args.arch, vocab_size=args.vocab, hidden=hidden, **options)
+    try:
+        with torch.device("meta"):
+            model = build_model(args.arch, vocab_size=args.vocab, hidden=hidden, **options)
+    except RuntimeError as error:
+        raise UserError(f"--hidden {hidden}, --vocab {args.vocab}: no such model can be built ({str(error).splitlines()[0]}).") from None
     counts = parameter_counts(model)
     if args.json:
         print(json.dumps({"architecture": args.arch, "config": model.config.to_dict()} | counts, indent=1))
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [*counts["parts"].items(), ("body", counts["body"]), ("embedding", counts["embedding"]), ("total", counts["total"])]
     width, digits = max(len(name) for name, _ in rows), len(f"{counts['total']:,}")
     if args.match is not None:
-        print(f"hidden {hidden}, " + ", ".join(f"{key} {value}" for key, value in options.items()))
+        print(", ".join(f"{key} {value}" for key, value in {"hidden": hidden, **options}.items()))
     for name, count in rows:
         if name == "body":
             print("-" * (width + 2 + digits))

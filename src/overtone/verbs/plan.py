@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     device = find_device(args.device or ("cpu" if study.data["device"] == "cpu" else "NVIDIA H100 80GB"))
     price = study.data["price_per_hour"] if args.price is None else args.price
-    if price < 0:
+    if not 0 <= price < math.inf:
         raise UserError(f"--price: {price:g} found, at least 0 expected.")
     if args.results and not Path(args.results).is_dir():
         raise UserError(f"--results {args.results}: no such folder. Give results/STUDY of a study that has been run, or leave it out.")

@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or start one process a GPU that does."""
+    if args.gpus < 0:
+        raise UserError(f"--gpus: {args.gpus} found, at least 0 expected.")
     if args.gpus > 1 and "LOCAL_RANK" not in os.environ:
         return start_ranks(args.gpus)
     from overtone.training.interrupt import Interrupted, stop_on_signals, stop_with_parents
