@@ -309,14 +309,16 @@ def write_transplant(folder: Path, study: Study, name: str) -> None:
             budget = settings[f"phase{number}"]["budget"]
             objective = settings[f"phase{number}"].get("objective", "cross_entropy")
             report = {
-                "variant": variant, "phase": number, "objective": objective, "control": control, "block": {}, "tokens": budget,
-                "steps": budget // 2048, "seconds": 30.0, "parameters": {"new": 40_000, "frozen": 150_000, "total": 190_000},
+                "variant": variant, "phase": number, "objective": objective, "control": control, "tokens": budget,
+                "block": settings.get("block", {}), "steps": budget // 2048, "seconds": 30.0,
+                "parameters": {"new": 40_000, "frozen": 150_000, "total": 190_000},
                 "curve": [{"step": step, "tokens": budget * step // 4, "loss": 1.0, "objective": objective,
                            "bpt": None if step == 3 else level[label] + 3 * math.exp(-step)} for step in range(5)],
                 "bpt": level[label] + 3 * math.exp(-4), "environment": ENVIRONMENT,
             }
             write_json(folder / variant / f"phase{number}.json", report)
-            variants[label] = {key: report[key] for key in ("variant", "phase", "objective", "control", "tokens", "bpt", "parameters")}
+            told = ("variant", "phase", "objective", "control", "block", "tokens", "bpt", "parameters")
+            variants[label] = {key: report[key] for key in told}
             cost.append({"variant": variant, "phase": number, "objective": objective, "tokens": budget, "seconds": 30.0, "hours": 30 / 3600,
                          "tokens_per_s": budget / 30, "price_per_hour": 0.1, "dollars": 30 / 36000, "device": "Synthetic CPU",
                          "extrapolated_hours": 84.0, "extrapolated_dollars": 8.4, "published_hours": 0.33, "published_dollars": 2.0})

@@ -1,6 +1,7 @@
 """Verdicts on synthetic results: reproduced, contradicted, inconclusive, not measured, self-inconsistent, none."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -287,3 +288,31 @@ def test_a_share_is_asked_of_a_gain_that_all_seeds_show(root, claims):
     assert claims["H16"]["value"] == pytest.approx(0.11 / 0.15, abs=0.2)  # flat costs 0.11 bpt, the gain at 512 is about 0.15
     assert claims["R7"]["value"] is not None
     assert claims["R7"]["seeds"] == 2
+
+
+def test_a_transplant_is_compared_with_the_base_that_read_as_much(tmp_path):
+    root = write_results(tmp_path)
+    alone = decided(root)["H25"]
+    assert alone["value"] < 0
+    assert any("no variant of kind attention" in note for note in alone["notes"])
+    (path,) = (root / "transplants").glob("*/evaluation.json")
+    content = read_json(path)
+    content["variants"]["ce"]["block"] = {"kind": "attention"}
+    write_json(path, content)
+    found = decided(root)["H25"]
+    assert found["value"] == pytest.approx(0.4, abs=0.05)  # ce has 4.0, align 3.6, the base 3.4
+    assert not any("no variant of kind attention" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(("file", "content", "told"), [
+    ("benchmarks/decode.json", {"rows": [{"a": 1}]}, "a row without 'architecture'"),
+    ("transplants/tiny/evaluation.json", {"rows": [{"a": 1}]}, "a row without 'model'"),
+    ("transplants/tiny/evaluation.json", {"rows": []}, "no row"),
+])
+def test_damaged_measurements_are_named(root, file, content, told, tmp_path, capsys):
+    shutil.copytree(root, tmp_path / "factory")
+    assert (tmp_path / "factory" / file).is_file()
+    write_json(tmp_path / "factory" / file, content)
+    words = ["--study", str(tmp_path / "factory/study.json"), "--results", str(tmp_path / "factory"), "--out", str(tmp_path)]
+    assert main(["table", "decode" if "decode" in file else "hallamonic", *words]) == 2
+    assert told in capsys.readouterr().err

@@ -69,6 +69,12 @@ def test_unknown_names_are_told_the_nearest() -> None:
         load_transplant(study(), "tinny")
 
 
+def test_attention_has_nothing_to_learn_from_itself() -> None:
+    edit = {"transplants": {"tiny": {"variants": {"continued": {"phase1": {"objective": "align"}}}}}}
+    with pytest.raises(UserError, match="attention has nothing to learn from itself"):
+        load_transplant(load_study("mini", edit), "tiny")
+
+
 @pytest.mark.parametrize("name", ["smoke", "mini", "smollm2", "paper"])
 def test_the_studies_that_ship_have_sound_transplants(name: str) -> None:
     shipped = load_study(name)

@@ -61,18 +61,20 @@ def test_activations_are_those_that_autograd_saves(train: str, recompute: bool) 
 
     measured = (per_layer(512) - per_layer(256)) / 256
     phase = dataclasses.replace(PHASE, train=train, tokens_per_step=256)
-    one, two = (phase_memory(Shape(layers, 64, 48, 4, 2, 61, False), phase, 256, d_state=16, recompute=recompute)["activations"]
+    one, two = (phase_memory(Shape(layers, 64, 48, 4, 2, 61, False), phase, 256, block={"d_state": 16}, recompute=recompute)["activations"]
                 for layers in (2, 3))
     assert (two - one) / 256 == pytest.approx(measured, rel=0.15)
 
 
 def test_the_1b_run_fits_one_card_of_80_gb() -> None:
     shape = KNOWN["TinyLlama/TinyLlama-1.1B-Chat-v1.0"]
-    published = {"length": 2048, "d_state": 128}
+    published = {"length": 2048, "block": {"d_state": 128}}
     for objective in ("align", "distill", "cross_entropy"):
         phase = dataclasses.replace(PHASE, objective=objective, tokens_per_step=33_000, batch=4)
         assert phase_memory(shape, phase, **published)["total"] < 80e9
     last = dataclasses.replace(PHASE, number=2, train="all", tokens_per_step=32_768, batch=4)
+    same = phase_memory(shape, last, 2048, block={"kind": "attention"})
+    assert same["weights"] == 6 * shape.total
     assert phase_memory(shape, last, **published, recompute=True)["total"] < phase_memory(shape, last, **published)["total"] < 80e9
 
 
@@ -80,7 +82,7 @@ def test_a_phase_that_does_not_fit_is_told_before_it_starts(tmp_path) -> None:
     make_llama(tied=True).save_pretrained(tmp_path)
     shape = base_shape(tmp_path)
     assert shape == Shape(2, 32, 48, 4, 2, 61, True)
-    options = {"d_state": 8, "prediction": True}
+    options = {"block": {"d_state": 8, "prediction": True}}
     check_fits(shape, PHASE, 32, **options, recompute=False, card=1e9)
     with pytest.raises(UserError, match="gradient_checkpointing"):
         check_fits(shape, PHASE, 32, **options, recompute=False, card=1e5)

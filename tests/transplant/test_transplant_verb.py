@@ -47,6 +47,8 @@ def write_study(folder: Path, base: dict[str, Any], **changes: Any) -> Path:
             "base": base, "corpus": "enwiki-mini", "length": 32, "block": {"d_state": 8}, "validation_windows": 4,
             "variants": {
                 "align": {"phase1": {**PHASE, "objective": "align"}, "phase2": {**PHASE, "budget": 1024, "train": "blocks"}},
+                "continued": {"block": {"kind": "attention"}, "phase1": {**PHASE, "objective": "cross_entropy"},
+                              "phase2": {**PHASE, "budget": 1024, "train": "all"}},
                 "distill": {"phase1": {**PHASE, "objective": "distill"}},
                 "leaky": {"control": True, "block": {"kind": "leaky"},
                           "phase1": {**PHASE, "objective": "cross_entropy", "random_share": 0.5}},
@@ -93,7 +95,7 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     base = read_json(folder / "base.json")
     assert base["context"] == 32
     assert base["sha256"] == sha256_file(folder / "base" / "model.safetensors")
-    for variant, phase in (("align", 1), ("align", 2), ("distill", 1), ("leaky", 1)):
+    for variant, phase in (("align", 1), ("align", 2), ("continued", 1), ("continued", 2), ("distill", 1), ("leaky", 1)):
         assert call(cell_results, "train", f"{variant}/phase{phase}.json", "--variant", variant, "--phase", str(phase)) == 0
     assert not list((cell_results / "state").glob("*/*.safetensors"))
 
@@ -103,6 +105,10 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     assert report["parameters"]["new"] + report["parameters"]["frozen"] == report["parameters"]["total"]
     assert report["curve"][-1]["loss"] < report["curve"][1]["loss"]
     assert [read_json(folder / name / "phase1.json")["plan"] for name in ("align", "distill", "leaky")] == [report["plan"]] * 3
+    untouched = read_json(folder / "continued" / "phase1.json")
+    assert (untouched["plan"], untouched["time_constants"]) == (report["plan"], [])
+    assert untouched["curve"][0]["bpt"] == pytest.approx(report_of_base(cell_results), abs=1e-5)  # starts as the base itself
+    assert json.loads((folder / "continued" / "model" / "config.json").read_text())["model_type"] == "llama"
     second = read_json(folder / "align" / "phase2.json")
     assert second["curve"][0]["bpt"] == pytest.approx(report["curve"][-1]["bpt"], abs=1e-6)  # a warm start
     model = AutoModelForCausalLM.from_pretrained(folder / "align" / "model")
@@ -120,13 +126,17 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     assert call(cell_results, "evaluate", "evaluation.json") == 0
     found = read_json(folder / "evaluation.json")
     rows = {(row["model"], row["length"]): row for row in found["rows"]}
-    assert {model for model, _ in rows} == {"base", "base+linear", "base+dynamic", "align", "align/phase1", "distill", "leaky"}
+    assert {model for model, _ in rows} == {"base", "base+linear", "base+dynamic", "align", "align/phase1", "continued", "continued/phase1",
+                                             "distill", "leaky"}
     assert ("base+linear", 32) not in rows
     assert {row["targets"] for row in rows.values()} == {3 * 128}  # the same targets at every length
     assert rows["align", 128]["loss_by_position"]["position"][-1] == 128
     assert len(rows["leaky", 64]["window_bpt"]) == 6
     assert found["variants"]["leaky"]["control"] is True
-    assert {row["model"] for row in found["random_tokens"]} == {"base", "align", "align/phase1", "distill", "leaky"}
+    assert {row["model"] for row in found["random_tokens"]} == {
+        "base", "align", "align/phase1", "continued", "continued/phase1", "distill", "leaky"}
+    for name in ("continued/phase1", "continued"):  # the same layers, trained on
+        assert rows[name, 32]["bpt"] < rows["base", 32]["bpt"]
     assert all(row["floor"] == 8.0 for row in found["random_tokens"])
     assert next(row for row in found["random_tokens"] if row["model"] == "align")["bpt"] > 8.0
     assert found["lambada"][0]["passages"] == 3
@@ -134,6 +144,20 @@ def test_from_a_cell_to_an_evaluation(cell_results: Path, capsys: pytest.Capture
     assert cost["dollars"] == pytest.approx(cost["hours"] * 3.0)
     assert cost["extrapolated_hours"] == pytest.approx(cost["published_tokens"] / cost["tokens_per_s"] / 3600)
     assert json.dumps(found, allow_nan=False)
+
+
+def report_of_base(results: Path) -> float:
+    """bpt of the base on the windows of a phase's curve."""
+    from overtone.study import load_study
+    from overtone.training.stream import Region
+    from overtone.transplant.base import load_base
+    from overtone.transplant.config import load_transplant
+    from overtone.transplant.scoring import bpt, whole_targets
+    from overtone.transplant.text import open_tokens
+
+    config = load_transplant(load_study(str(results / "study.json")), "tiny")
+    region = Region.of(open_tokens(config, results, config.corpus, "validation"))
+    return bpt(load_base(config, results), region, whole_targets(region, 32, 4), 32, batch_tokens=4096)
 
 
 def half_written(model: Any, folder: Path) -> None:
@@ -214,8 +238,8 @@ def test_a_hub_base_brings_its_tokenizer(tmp_path: Path, monkeypatch: pytest.Mon
     assert (folder / "align" / "phase1" / "model" / "tokenizer.json").is_file()
     assert call(results, "train", "align/phase2.json", "--variant", "align", "--phase", "2") == 0
     assert (folder / "align" / "model" / "tokenizer.json").is_file()
-    for variant in ("distill", "leaky"):
-        assert call(results, "train", f"{variant}/phase1.json", "--variant", variant, "--phase", "1") == 0
+    for variant, phase in (("continued", 1), ("continued", 2), ("distill", 1), ("leaky", 1)):
+        assert call(results, "train", f"{variant}/phase{phase}.json", "--variant", variant, "--phase", str(phase)) == 0
     assert call(results, "evaluate", "evaluation.json") == 0
     found = read_json(folder / "evaluation.json")
     assert {row["corpus"] for row in found["rows"]} == {"enwiki-mini", "lambada"}

@@ -113,11 +113,14 @@ class Results:
                 for phase in ("phase1", "phase2")
                 if phase in settings
             ]
-            found[name] = {"evaluation": self._read(f"transplants/{name}/evaluation.json", ("rows",), _EVALUATION_ROWS), "phases": phases}
+            evaluation = self._read(f"transplants/{name}/evaluation.json", ("rows",), _EVALUATION_ROWS)
+            if not evaluation["rows"]:
+                raise UserError(f"{self.root}/transplants/{name}/evaluation.json: no row: damaged. Delete it and run its stage again.")
+            found[name] = {"evaluation": evaluation, "phases": phases}
         return found
 
     def _read(self, relative: str, keys: Sequence[str], columns: Sequence[str] = ()) -> dict[str, Any]:
-        """A JSON file with these keys; `columns`: what every one of its `rows`, one at least, has."""
+        """A JSON file with these keys; `columns`: what every one of its `rows` has."""
         if relative in self._read_files:
             return self._read_files[relative]
         path = self.root / relative
@@ -126,9 +129,9 @@ class Results:
         if missing:
             raise UserError(f"{path}: the key {missing[0]!r} is missing: damaged, or of an older version. Run snakemake, which makes it "
                             "again.")
-        lacking = [column for row in data["rows"] or [{}] for column in columns if column not in row] if columns else []
+        lacking = [column for row in data["rows"] for column in columns if column not in row] if columns else []
         if lacking:
-            raise UserError(f"{path}: a row without {lacking[0]!r}, or no row: damaged. Delete the file and run its stage again.")
+            raise UserError(f"{path}: a row without {lacking[0]!r}: damaged. Delete the file and run its stage again.")
         self._read_files[relative] = data
         return self._read_files[relative]
 

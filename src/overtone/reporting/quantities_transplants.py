@@ -16,19 +16,21 @@ from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredErro
 BASE = "base"
 _ONE_RUN = "One transplant, trained once: the interval covers other text, not another run."
 _CHOSEN = "Of several variants the one with fewest bits at the shortest length counts, on the text that it is judged on."
-_MORE_TOKENS = "The transplant has read its own training tokens in addition to the base's; a base that went on training is not compared."
+_MORE_TOKENS = "{}: no variant of kind attention has read the transplant's training tokens in addition to the base's."
 
 
 @dataclass(frozen=True)
 class Transplant:
-    """One transplant's evaluation and its best variant (fewest bits at the shortest length).
+    """One transplant's evaluation, its best variant (fewest bits at the shortest length) and the base as trained on.
 
     Controls do not count, nor does a variant below the entropy floor on random tokens: it sees the tokens it predicts.
+    `continued`: the variant of kind attention, whose base has read the transplants' tokens, too.
     """
 
     name: str
     content: dict[str, Any]
     variant: str | None
+    continued: str | None
 
     @property
     def source(self) -> str:
@@ -58,10 +60,12 @@ def _transplants(evidence: Evidence) -> Iterator[Transplant]:
         leaking = {row["model"] for row in evaluation["random_tokens"] if row["bpt"] < row["floor"] - BITS / row["targets"]}
         honest = [variant for variant, about in evaluation["variants"].items()
                   if not about["control"] and "/" not in variant and variant not in leaking]
+        continued = next((variant for variant in honest if evaluation["variants"][variant]["block"].get("kind") == "attention"), None)
+        honest = [variant for variant in honest if variant != continued]
         rows = [row for row in evaluation["rows"] if row["model"] in honest]
         shortest = min((row["length"] for row in rows), default=0)
         best = min((row for row in rows if row["length"] == shortest), key=lambda row: float(row["bpt"]), default=None)
-        yield Transplant(name, evaluation, None if best is None else str(best["model"]))
+        yield Transplant(name, evaluation, None if best is None else str(best["model"]), continued)
 
 
 def _transplanted(evidence: Evidence) -> list[tuple[Transplant, str]]:
@@ -103,15 +107,17 @@ def transplant_degradation(evidence: Evidence) -> Measurement:
 
 @quantity
 def transplant_gain(evidence: Evidence) -> Measurement:
-    """Bits per token of the base minus those of the transplanted model, at every length."""
-    points = []
+    """Bits per token of the base, trained on the same tokens where the study has that, minus the transplanted model's, by length."""
+    points, notes = [], [_ONE_RUN, _CHOSEN]
     for transplant, variant in _transplanted(evidence):
+        if transplant.continued is None:
+            notes.append(_MORE_TOKENS.format(transplant.name))
         for corpus in transplant.corpora:
-            ours, theirs = transplant.windows(variant, corpus), transplant.windows(BASE, corpus)
+            ours, theirs = transplant.windows(variant, corpus), transplant.windows(transplant.continued or BASE, corpus)
             for length in sorted(set(ours) & set(theirs)):
                 label = f"{transplant.name}, {corpus} at {formats.length(length)}"
                 points.append(Point(label, _paired(ours[length], theirs[length]), float(length), (transplant.source,), seeds_matter=False))
-    return Measurement("bpt", tuple(points), None, (_ONE_RUN, _CHOSEN, _MORE_TOKENS))
+    return Measurement("bpt", tuple(points), None, tuple(notes))
 
 
 @quantity

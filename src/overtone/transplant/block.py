@@ -31,14 +31,15 @@ from overtone.ops import linear_scan
 from overtone.transplant.cache import HarmonicCache
 
 LEVELS = 3
-KINDS = ("harmonic", "leaky")
+KINDS = ("harmonic", "leaky", "attention")
 
 
 @dataclass(frozen=True)
 class BlockOptions:
     """What a block is made of, beside the sizes that the Llama dictates."""
 
-    kind: str = "harmonic"  # "leaky" pools over future tokens: the audits' control, see leaky.py
+    # "leaky" pools over future tokens: the audits' control, see leaky.py. "attention": the layer stays, see model.ContinuedLlama
+    kind: str = "harmonic"
     d_state: int = 128  # rank of the gates, width of the prediction errors
     timescales: tuple[float, ...] = (4.0, 32.0, 128.0)  # centre of each level's time constants, tokens
     spread: float = 4.0  # a level's time constants run from centre / spread to centre * spread

@@ -88,6 +88,9 @@ def load_transplant(study: Study, name: str) -> TransplantConfig:
     for variant in variants.values():
         if variant.after is not None and (variant.after not in variants or variants[variant.after].after is not None):
             raise UserError(f"{where}.variants.{variant.name}.after: {variant.after!r}, expected a variant that starts from the base.")
+        if variant.block.get("kind") == "attention" and variant.phases[0].objective != "cross_entropy":
+            raise UserError(f"{where}.variants.{variant.name}.phase1.objective: {variant.phases[0].objective!r} found, but attention has "
+                            "nothing to learn from itself. Write cross_entropy.")
         if not variant.control and variant.block.get("kind") == "leaky":
             raise UserError(f"{where}.variants.{variant.name}: a leaky block is only ever a control. Add control: true.")
     return TransplantConfig(

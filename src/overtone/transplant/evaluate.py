@@ -20,7 +20,7 @@ from overtone.transplant import probes, rope
 from overtone.transplant.base import load_base
 from overtone.transplant.config import TransplantConfig
 from overtone.transplant.cost import PUBLISHED_DOLLARS, cost_row
-from overtone.transplant.model import HarmonicLlamaForCausalLM
+from overtone.transplant.model import load_student
 from overtone.transplant.passages import load_passages
 from overtone.transplant.scoring import autocast_of, score, whole_targets
 from overtone.transplant.text import encoder, held_out_split, open_tokens
@@ -126,7 +126,7 @@ def models(config: TransplantConfig, results: Path, reports: list[dict[str, Any]
         folder = results / report["model"]
         if not (folder / "config.json").is_file():
             raise UserError(f"{folder}: no model. Run phase {report['phase']} of variant {report['variant']} again.")
-        student: Any = HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        student: Any = load_student(folder, report["block"]["kind"])
         yield report_name(config, report), student.eval().to(device), lengths
 
 

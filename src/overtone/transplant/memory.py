@@ -92,10 +92,13 @@ def base_shape(folder: Path) -> Shape:
                  found["num_key_value_heads"], found["vocab_size"], bool(found["tie_word_embeddings"]))
 
 
-def phase_memory(shape: Shape, phase: Phase, length: int, *, d_state: int = 128, prediction: bool = True,
+def phase_memory(shape: Shape, phase: Phase, length: int, *, block: Mapping[str, Any] | None = None,
                  recompute: bool = False) -> dict[str, int]:
-    """Bytes of one phase on a GPU: weights, gradients, moments, teacher, activations of a micro-batch, head, total."""
-    new = shape.layers * shape.block(d_state, prediction)
+    """Bytes of one phase on a GPU: weights, gradients, moments, teacher, activations of a micro-batch, head, total. block: its options."""
+    options = block or {}
+    d_state = int(options.get("d_state", 128))
+    own = shape.attention if options.get("kind") == "attention" else shape.block(d_state, bool(options.get("prediction", True)))
+    new = shape.layers * own
     total = shape.total - shape.layers * shape.attention + new
     trained = total if phase.train == "all" else new
     tokens = (phase.batch or max(1, phase.tokens_per_step // length)) * length
@@ -121,15 +124,14 @@ def transplant_memory(config: TransplantConfig, shape: Shape | None = None, card
     rows = []
     for variant in config.variants.values():
         for phase in variant.phases:
-            parts = phase_memory(shape, phase, config.length, d_state=int(variant.block.get("d_state", 128)),
-                                 prediction=bool(variant.block.get("prediction", True)), recompute=config.data["gradient_checkpointing"])
+            parts = phase_memory(shape, phase, config.length, block=variant.block, recompute=config.data["gradient_checkpointing"])
             rows.append({"variant": variant.name, "phase": phase.number, **parts, "fits": parts["total"] <= card})
     return rows
 
 
-def check_fits(shape: Shape, phase: Phase, length: int, *, d_state: int, prediction: bool, recompute: bool, card: float) -> None:
+def check_fits(shape: Shape, phase: Phase, length: int, *, block: Mapping[str, Any], recompute: bool, card: float) -> None:
     """UserError where a phase would not fit a card of `card` bytes: better now than an hour into it."""
-    needed = phase_memory(shape, phase, length, d_state=d_state, prediction=prediction, recompute=recompute)["total"]
+    needed = phase_memory(shape, phase, length, block=block, recompute=recompute)["total"]
     if needed > card:
         remedy = "lower batch" if recompute else "lower batch or set gradient_checkpointing: true"
         raise UserError(f"transplant phase {phase.number} ({phase.objective}): needs about {needed / 1e9:.1f} GB, the GPU has "

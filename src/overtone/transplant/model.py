@@ -6,6 +6,7 @@ Importing this module registers model type `harmonic_llama` with transformers' A
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,12 +89,38 @@ class HarmonicLlamaForCausalLM(_HarmonicInit, LlamaForCausalLM):
             model_kwargs[_CACHE] = HarmonicCache(self.config.num_hidden_layers)
 
 
+class ContinuedLlama(LlamaForCausalLM):
+    """The base with its attention, which goes on training where a transplant trains its blocks: a transplant has read more text than
+    the base, and only this one has read as much."""
+
+    @property
+    def blocks(self) -> list[Any]:
+        """The attention of each layer, first to last."""
+        return [layer.self_attn for layer in self.model.layers]
+
+
+Student = HarmonicLlamaForCausalLM | ContinuedLlama
+
+
+def load_student(folder: Path, kind: str) -> Student:
+    """The model that a phase saved, its blocks of `kind`, in float32."""
+    which: Any = ContinuedLlama if kind == "attention" else HarmonicLlamaForCausalLM
+    found: Student = which.from_pretrained(folder, dtype=torch.float32)
+    return found
+
+
 @torch.no_grad()
-def transplant(base: LlamaForCausalLM, options: BlockOptions, seed: int) -> HarmonicLlamaForCausalLM:
+def transplant(base: LlamaForCausalLM, options: BlockOptions, seed: int) -> Student:
     """A copy of `base` with every attention layer replaced by a block that starts from its V and O; all else is equal.
 
-    The gates' random parts are drawn from `seed`.
+    The gates' random parts are drawn from `seed`. Blocks of kind `attention` are the base's own.
     """
+    if options.kind == "attention":
+        same = ContinuedLlama(base.config)
+        same.load_state_dict(base.state_dict())
+        for weight in same.parameters():
+            weight.data = weight.data.to(base.dtype)
+        return same
     values = {key: value for key, value in base.config.to_dict().items()
               if key not in ("model_type", "architectures", "quantization_config", "transformers_version")}
     model = HarmonicLlamaForCausalLM(HarmonicLlamaConfig(**values, block=options.to_dict()))

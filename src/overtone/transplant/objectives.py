@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from overtone.ops import linear_cross_entropy
-from overtone.transplant.model import HarmonicLlamaForCausalLM
+from overtone.transplant.model import Student
 
 _HEAD_BYTES = 256 << 20  # logits of either model held at once by `distill`
 
@@ -41,7 +41,7 @@ def attention_records(teacher: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
     return records
 
 
-def align(student: HarmonicLlamaForCausalLM, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
+def align(student: Student, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
     """Layer-wise alignment; a layer's graph is freed before the next one is built."""
     blocks = student.blocks
     total = 0.0
@@ -53,7 +53,7 @@ def align(student: HarmonicLlamaForCausalLM, teacher: Any, ids: Tensor, targets:
     return total / len(blocks)
 
 
-def cross_entropy(student: HarmonicLlamaForCausalLM, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
+def cross_entropy(student: Student, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
     """Cross-entropy of the text."""
     features = student.model(input_ids=ids, use_cache=False).last_hidden_state
     loss = linear_cross_entropy(features.flatten(0, 1), student.lm_head.weight, targets.flatten())
@@ -61,7 +61,7 @@ def cross_entropy(student: HarmonicLlamaForCausalLM, teacher: Any, ids: Tensor, 
     return float(loss.detach())
 
 
-def distill(student: HarmonicLlamaForCausalLM, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
+def distill(student: Student, teacher: Any, ids: Tensor, targets: Tensor, weight: float) -> float:
     """KL of the teacher's distribution against the student's; logits exist for a slice of the tokens at a time."""
     with torch.no_grad():
         wanted = teacher.model(input_ids=ids, use_cache=False).last_hidden_state.flatten(0, 1)

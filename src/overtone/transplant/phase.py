@@ -26,7 +26,7 @@ from overtone.training.plan import Plan
 from overtone.training.protocol import TrainingProtocol
 from overtone.training.stream import Region
 from overtone.transplant.config import Phase
-from overtone.transplant.model import HarmonicLlamaForCausalLM
+from overtone.transplant.model import Student
 from overtone.transplant.objectives import OBJECTIVES
 from overtone.transplant.scoring import autocast_of, with_bos
 
@@ -45,7 +45,7 @@ class Progress:
     pending: list[float] = field(default_factory=list)  # losses since the last point
 
 
-def choose_trainable(model: HarmonicLlamaForCausalLM, train: str) -> list[list[torch.nn.Parameter]]:
+def choose_trainable(model: Student, train: str) -> list[list[torch.nn.Parameter]]:
     """Freeze all but what `train` names; returns the trainable parameters of each layer, then the rest, for clipping.
 
     blocks_only: the new blocks. blocks: and every norm. all: everything.
@@ -75,7 +75,7 @@ def recompute_activations(model: Any) -> None:
 class PhaseTrainer:
     """Trains the blocks of `student` by one phase. `fingerprint` names the run: only its own checkpoints are resumed."""
 
-    def __init__(self, student: HarmonicLlamaForCausalLM, teacher: Any, phase: Phase, region: Region, plan: Plan, *, folder: Path,
+    def __init__(self, student: Student, teacher: Any, phase: Phase, region: Region, plan: Plan, *, folder: Path,
                  fingerprint: str, stop: StopFlag, dtype: str, checkpointing: bool, every_s: float, bos: int | None = None,
                  log: Callable[[str], None] = lambda line: None) -> None:
         self.student = student

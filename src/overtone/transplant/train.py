@@ -21,7 +21,7 @@ from overtone.transplant.base import load_base
 from overtone.transplant.block import BlockOptions
 from overtone.transplant.config import Phase, TransplantConfig, Variant
 from overtone.transplant.memory import base_shape, check_fits
-from overtone.transplant.model import HarmonicLlamaForCausalLM, transplant
+from overtone.transplant.model import HarmonicLlamaForCausalLM, Student, load_student, transplant
 from overtone.transplant.phase import PhaseTrainer
 from overtone.transplant.scoring import autocast_of, bpt, parameter_count, whole_targets
 from overtone.transplant.text import base_folder, held_out_split, open_tokens
@@ -74,7 +74,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
         "peak_bytes": progress.peak_bytes, "parameters": {"new": new, "frozen": total - trainable, "trainable": trainable, "total": total},
         "curve": progress.curve, "bpt": progress.curve[-1]["bpt"], "validation_targets": targets,
         "model": str(model_folder(config, results, variant, number).relative_to(results)),
-        "time_constants": [[float(level.min()), float(level.median()), float(level.max())] for level in student.blocks[0].time_constants()],
+        "time_constants": _time_constants(student),
         "environment": environment(str(device), torch.get_num_threads()),
     }
     write_json(out, report)
@@ -82,9 +82,16 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     return report
 
 
+def _time_constants(student: Student) -> list[list[float]]:
+    """Least, median and greatest time constant of each level of the first block; attention has none."""
+    if not isinstance(student, HarmonicLlamaForCausalLM):
+        return []
+    return [[float(level.min()), float(level.median()), float(level.max())] for level in student.blocks[0].time_constants()]
+
+
 def _check_card(config: TransplantConfig, results: Path, variant: Variant, phase: Phase, device: torch.device) -> None:
     block = BlockOptions.from_dict(variant.block)
-    check_fits(base_shape(base_folder(config, results)), phase, config.length, d_state=block.d_state, prediction=block.prediction,
+    check_fits(base_shape(base_folder(config, results)), phase, config.length, block=block.to_dict(),
                recompute=config.data["gradient_checkpointing"], card=torch.cuda.get_device_properties(device).total_memory)
 
 
@@ -98,8 +105,9 @@ def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
         origin = read_json(results / "transplants" / config.name / "base.json")["sha256"]
     else:
         folder, origin = before
-        student = HarmonicLlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        if student.config.block != BlockOptions.from_dict(variant.block).to_dict():
+        options = BlockOptions.from_dict(variant.block)
+        student = load_student(folder, options.kind)
+        if isinstance(student, HarmonicLlamaForCausalLM) and student.config.block != options.to_dict():
             raise UserError(f"{folder}: its blocks are not those of variant {variant.name}. Run its phase 1 again.")
     if phase.objective == "cross_entropy":
         return origin, student.to(device), None
@@ -121,7 +129,7 @@ def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
     return folder, digest_json([report["plan"], report["settings"], report["started_from"], report["block"]])
 
 
-def _save(student: HarmonicLlamaForCausalLM, folder: Path, base: Path) -> None:
+def _save(student: Student, folder: Path, base: Path) -> None:
     """The model as `save_pretrained` writes it, with the base's tokenizer; whole or not at all."""
     with atomic_folder(folder) as part:
         student.save_pretrained(part)

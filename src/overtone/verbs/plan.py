@@ -138,10 +138,11 @@ def _llama_shape(base: Sizes, block: Mapping[str, Any]) -> tuple[Shape, float, i
     import torch
 
     from overtone.training.forecast import Shape, through_linear_maps
-    from overtone.transplant.model import HarmonicLlamaConfig, HarmonicLlamaForCausalLM
+    from overtone.transplant.model import ContinuedLlama, HarmonicLlamaConfig, HarmonicLlamaForCausalLM, Student
 
+    config = HarmonicLlamaConfig(**base.llama_config(), block=dict(block))
     with torch.device("meta"):
-        model = HarmonicLlamaForCausalLM(HarmonicLlamaConfig(**base.llama_config(), block=dict(block)))
+        model: Student = ContinuedLlama(config) if block.get("kind") == "attention" else HarmonicLlamaForCausalLM(config)
     total = sum(value.numel() for value in model.parameters())
     new = sum(value.numel() for part in model.blocks for value in part.parameters())
     embedding = 0 if base.tied else base.vocab_size * base.hidden
