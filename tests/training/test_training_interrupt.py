@@ -13,6 +13,7 @@ from overtone.training.interrupt import Interrupted, parent_of, stop_on_signals,
 TRAINER = (
     "import sys, time; from pathlib import Path;"
     "from overtone.training.interrupt import stop_on_signals, stop_with_parents\n"
+    "__import__('signal').signal(1, 0)\n"  # under nohup, which these tests may run under, a trainer outlives its parents on purpose
     "with stop_on_signals() as stop:\n"
     "    stop_with_parents()\n"
     "    Path(sys.argv[1]).write_text(str(__import__('os').getpid()))\n"
