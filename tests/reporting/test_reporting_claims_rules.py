@@ -161,6 +161,8 @@ def test_fiellers_interval_covers_at_its_level_where_the_ratio_of_seeds_does_not
         if found.low is not None:
             bounded += 1
             assert found.low < found.value < found.high
+            assert statistics.power_note(found).startswith("An effect of this size")  # of four seeds, not of one
+            assert found.effect == pytest.approx((found.value - 0.5) / found.seed_sd)
             assert (found.p < 0.05) == (not found.low - 2e-3 <= 0.5 <= found.high + 2e-3) or abs(found.p - 0.05) < 0.01
         inside += ratio(lambda a, b: a, lambda a, b: b, samples(0.6, 0.3, 0.1, 4, 12, generator))(2.0).p >= 0.05
     assert 0.9 <= inside / 200 <= 0.99

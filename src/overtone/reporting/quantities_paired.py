@@ -131,7 +131,8 @@ def ratio(above: Statistic, below: Statistic, samples: Sequence[Any]) -> Test:
     """The test of above(means) / below(means) by Fieller's theorem: r is tested as above - r * below = 0, whose uncertainty is
     known, instead of by the spread of ratios whose denominator varies. The interval holds every r that this does not reject;
     none where it has no end (the denominator is not surely other than 0)."""
-    value = float(above(*(matrix.mean() for matrix in samples))) / float(below(*(matrix.mean() for matrix in samples)))
+    whole = float(below(*(matrix.mean() for matrix in samples)))
+    value = float(above(*(matrix.mean() for matrix in samples))) / whole
 
     def contrast(r: float) -> Estimate:
         return statistics.estimate(lambda *means: above(*means) - r * below(*means), *samples)
@@ -142,8 +143,10 @@ def ratio(above: Statistic, below: Statistic, samples: Sequence[Any]) -> Test:
         bounds = (None, None) if low is None or high is None else (low, high)
 
     def at(null: float) -> Estimate:
-        found = contrast(null)
-        return replace(found, value=value, low=bounds[0], high=bounds[1], null=null, seed_sd=None, window_se=None)
+        found = contrast(null)  # divided by `whole` it is value - null, and so are its errors in units of the ratio
+        sd, se = (None if error is None else error / abs(whole) for error in (found.seed_sd, found.window_se))
+        return replace(found, value=value, low=bounds[0], high=bounds[1], null=null, seed_sd=sd, window_se=se,
+                       effect=(value - null) / sd if sd else None)
 
     return at
 

@@ -75,7 +75,7 @@ def _read(path: Path) -> Any:
     """A JSON or YAML file; one that is neither is a UserError."""
     try:
         text = path.read_text(encoding="utf-8")
-        # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader.
+        # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader. The copy finds a file that contains itself.
         return _plain(parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
