@@ -12,10 +12,10 @@ from PIL import Image
 from overtone.cli import main
 from overtone.errors import UserError
 from overtone.files import write_json
-from overtone.reporting import style
+from overtone.reporting import modules, style
 from overtone.reporting.collect import Results
 from overtone.reporting.figures.data import read_table
-from overtone.reporting.figures.draw import DRAWERS, draw_figure
+from overtone.reporting.figures.draw import draw_figure
 from overtone.reporting.tables.build import build_table
 from overtone.reporting.tables.table import write_table
 from overtone.study import EXHIBITS
@@ -63,7 +63,7 @@ def texts(figure):
 
 
 def test_every_figure_has_a_drawer():
-    assert sorted(DRAWERS) == sorted(FIGURES)
+    assert sorted(modules.FIGURES) == sorted(FIGURES)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -167,9 +167,8 @@ def test_ticks_keep_their_distance_and_the_longest_length():
 
 def test_tables_and_figures_load_no_torch():
     code = ("import sys, overtone.reporting.tables.build, overtone.reporting.figures.draw, overtone.reporting.collect\n"
-            "from importlib import import_module\n"
-            "from overtone.reporting.tables.build import BUILDERS\nfrom overtone.reporting.figures.draw import DRAWERS\n"
-            "[import_module('overtone.reporting.tables.' + m) for m, _ in BUILDERS.values()]\n"
-            "[import_module('overtone.reporting.figures.' + m) for m, _ in DRAWERS.values()]\n"
+            "from overtone.reporting import modules\n"
+            "[modules.table_function(name) for name in modules.TABLES]\n"
+            "[modules.figure_function(name) for name in modules.FIGURES]\n"
             "assert not {'torch', 'scipy', 'seaborn', 'snakemake'} & set(sys.modules), sorted(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True)

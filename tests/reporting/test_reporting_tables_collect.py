@@ -8,7 +8,8 @@ import results_factory as factory
 
 from overtone.errors import UserError
 from overtone.files import read_json, write_json
-from overtone.reporting.collect import Results, paired, select
+from overtone.reporting.collect import Results, paired
+from overtone.reporting.rows import select
 from overtone.study.schema import check
 
 

@@ -120,6 +120,18 @@ def test_editing_what_only_shows_results_plans_no_training(smoke, file, before, 
         assert jobs == {}
 
 
+def test_editing_one_plot_plans_its_figures_and_the_page(smoke):
+    with edited(smoke.path / "src/overtone/reporting/figures/decode.py", "from __future__", "# a plot\nfrom __future__"):
+        jobs = plan(smoke)
+    assert jobs == {"all": 1, "figure": 2, "page": 1, "crate": 1}  # decode and decode_memory
+
+
+def test_editing_one_table_plans_it_and_its_figure(smoke):
+    with edited(smoke.path / "src/overtone/reporting/tables/kernel_tail.py", "from __future__", "# a table\nfrom __future__"):
+        jobs = plan(smoke)
+    assert jobs == {"all": 1, "table": 1, "figure": 1, "page": 1, "crate": 1}
+
+
 def test_editing_an_architecture_replans_its_cells_only(smoke):
     with edited(smoke.path / "src/overtone/models/resonator.py", "from __future__", "# an edit\nfrom __future__"):
         text = smoke.snakemake("--dry-run", "--config", "study=smoke").text

@@ -13,6 +13,7 @@ if str(BASE / "src") not in sys.path:
 
 from overtone.errors import UserError
 from overtone.files import canonical_json, digest_json
+from overtone.reporting.modules import figure_sources, table_sources
 from overtone.study.cells import COORDINATES, rate_owner, transplant_bases
 from overtone.study import EXHIBITS, exhibit, experiment_cells, study_cells, sweep_trials
 from overtone.study import diagnosed_cells, measured_audits, measured_benchmarks

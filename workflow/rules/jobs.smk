@@ -233,3 +233,13 @@ def claims_option(wildcards, input):
 def tables_folder(wildcards, input):
     """The folder a figure reads its CSV from."""
     return str(Path(input.csv).parent)
+
+
+def sources_of_table(wildcards):
+    """The function and the digest of the sources that decide a table."""
+    return table_sources(wildcards.table)
+
+
+def sources_of_figure(wildcards):
+    """The function and the digest of the sources that decide a figure beside its table's."""
+    return figure_sources(wildcards.figure)

@@ -21,7 +21,7 @@ rule table:
         results=results_of,
         folder=folder_of,
         claims=claims_option,
-        sources=stage_sources("table"),
+        sources=sources_of_table,
     shell:
         "overtone table {wildcards.table} --study {input.study} --results {params.results:q} {params.claims}"
         " --out {params.folder:q} 2> {log}"
@@ -49,7 +49,7 @@ rule figure:
     params:
         tables=tables_folder,
         folder=folder_of,
-        sources=stage_sources("figure"),
+        sources=sources_of_figure,
     shell:
         "overtone figure {wildcards.figure} --tables {params.tables:q} --out {params.folder:q} 2> {log}"
 

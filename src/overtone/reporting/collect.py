@@ -6,12 +6,11 @@ or outdated file is a UserError that names it. Cells that ended `oom` or `diverg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from overtone.errors import UserError
@@ -194,24 +193,6 @@ def paired(*groups: pd.DataFrame, split: str = SPLIT) -> list[Array]:
         for rows in indexed
     ]
     return found if len({array.shape for array in found}) == 1 else []
-
-
-def select(frame: pd.DataFrame, **equal: Any) -> pd.DataFrame:
-    """Rows whose columns equal the given values."""
-    mask = np.ones(len(frame), dtype=bool)
-    for column, value in equal.items():
-        mask &= (frame[column] == value).to_numpy()
-    return frame[mask]
-
-
-def each(frame: pd.DataFrame) -> Iterator[Any]:
-    """Rows as named tuples, columns as attributes (typed Any: pandas' own annotation is a union of everything)."""
-    yield from frame.itertuples(index=False)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain dicts."""
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
 def outcome(statuses: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from overtone.reporting import formats, statistics
-from overtone.reporting.collect import SPLIT, select
+from overtone.reporting.collect import SPLIT
 from overtone.reporting.quantities import (
     Evidence,
     Measurement,
@@ -22,6 +22,7 @@ from overtone.reporting.quantities import (
     shifted,
 )
 from overtone.reporting.quantities_paired import compare, labels, ratio, trained
+from overtone.reporting.rows import select
 from overtone.reporting.statistics import Estimate
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from overtone.reporting import formats, statistics
-from overtone.reporting.collect import PLACE, SPLIT, outcome, paired, select
+from overtone.reporting.collect import PLACE, SPLIT, outcome, paired
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
 from overtone.reporting.quantities_slope import regression_slope
+from overtone.reporting.rows import select
 from overtone.reporting.statistics import Estimate
 
 Statistic = Callable[..., Any]

@@ -34,16 +34,11 @@ STAGES: dict[str, tuple[str, ...]] = {
     "bench": ("benchmarks", "models/compiled"),
     "diagnose": ("benchmarks/resonator.py", "verbs/diagnose.py", "audits/causality.py"),
     "audit": ("audits",),
-    "table": (
-        *("reporting/tables", "reporting/collect.py", "reporting/statistics.py", "reporting/formats.py", "reporting/reported.py"),
-        *("study/exhibits.py", "training/sweep.py"),
-    ),
-    "figure": ("reporting/figures", "reporting/style.py", "reporting/formats.py"),
     "claims": (
         *("reporting/claims*.py", "reporting/quantities*.py", "reporting/decide.py"),
-        *("reporting/statistics.py", "reporting/collect.py", "reporting/reported.py"),
+        *(f"reporting/{name}.py" for name in ("collect", "formats", "reported", "rows", "statistics")),
     ),
-    "page": ("reporting/page", "reporting/page*.py"),
+    "page": ("reporting/page", "reporting/*.py"),
     "crate": ("reporting/crate.py",),
     **{f"model {name}": parts for name, parts in _MODEL.items()},
     "train": _TRAIN,

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from overtone.reporting import style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import need
+from overtone.reporting.rows import each
 
 VERDICTS = {"reproduced": (style.GREEN, "o"), "contradicted": (style.VERMILION, "X"), "inconclusive": (style.ORANGE, "D"),
             "self-inconsistent": (style.PURPLE, "v"), "not measured here": (style.GREY, "_"), "no verdict": (style.GREY, ".")}

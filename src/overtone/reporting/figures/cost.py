@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import need, unique
+from overtone.reporting.rows import each
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from overtone.reporting import style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import at_place, by_architecture, lines, need, places
+from overtone.reporting.rows import each
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:

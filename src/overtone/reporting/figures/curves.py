@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import by_architecture, lines, need, unique
+from overtone.reporting.rows import each
 
 
 def draw_training(name: str, data: pd.DataFrame) -> Figure:

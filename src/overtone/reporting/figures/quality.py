@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import at_place, lines, need, places
+from overtone.reporting.rows import each
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import need, unique
+from overtone.reporting.rows import each
 
 _SHADES = [style.SKY, style.BLUE, style.PURPLE, style.VERMILION, style.ORANGE, style.GREEN]
 _MARKERS = "osD^vP"

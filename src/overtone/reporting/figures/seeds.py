@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import by_architecture, need, places
+from overtone.reporting.rows import each
 
 _PLACE = ("source", "corpus", "tokenizer", "size", "length")
 

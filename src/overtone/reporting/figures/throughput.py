@@ -9,8 +9,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import by_architecture, need
+from overtone.reporting.rows import each
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:

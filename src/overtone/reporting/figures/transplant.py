@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from overtone.reporting import style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import at_place, need, places, unique
+from overtone.reporting.rows import each
 
 _COLORS = {"base": style.VERMILION, "base+linear": style.ORANGE, "base+dynamic": style.YELLOW, "transplanted": style.BLUE}
 _CORPORA = {"lambada": "LAMBADA", "fineweb_edu_heldout": "FineWeb-Edu held out", "wikitext_validation": "WikiText validation"}

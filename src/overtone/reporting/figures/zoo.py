@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from overtone.reporting import formats, style
-from overtone.reporting.collect import each
 from overtone.reporting.figures.data import need, unique
+from overtone.reporting.rows import each
 
 
 def draw(name: str, data: pd.DataFrame) -> Figure:

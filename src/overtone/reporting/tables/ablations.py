@@ -6,7 +6,8 @@ delta_bpt = bpt_ablation - bpt_full, positive where the part helps; paired over 
 from __future__ import annotations
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each
 from overtone.reporting.statistics import difference
 from overtone.reporting.tables import caption, published
 from overtone.reporting.tables.compare import SCORE_COLUMNS, compare, comparison_columns, scores, with_comparison

@@ -9,7 +9,8 @@ import pandas as pd
 
 from overtone.audits.report import verdict
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each
 from overtone.reporting.tables.table import Table, not_measured
 from overtone.study import exhibit
 

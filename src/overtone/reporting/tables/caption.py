@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from overtone.reporting.collect import each
 from overtone.reporting.formats import count, length
+from overtone.reporting.rows import each
 from overtone.reporting.tables.published import SETTINGS
 from overtone.study import Study, experiment_cells
 

@@ -10,7 +10,8 @@ import pandas as pd
 from overtone.errors import UserError
 from overtone.files import canonical_json, read_json
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each
 from overtone.reporting.tables.caption import listed
 from overtone.reporting.tables.table import Table
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from overtone.reporting.collect import PLACE, SPLIT, outcome, paired, select
+from overtone.reporting.collect import PLACE, SPLIT, outcome, paired
 from overtone.reporting.formats import architecture_order
+from overtone.reporting.rows import select
 from overtone.reporting.statistics import Estimate, estimate, holm, mean, power_note, t_interval
 
 SCORE_COLUMNS = (

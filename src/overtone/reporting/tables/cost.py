@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, records
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import records
 from overtone.reporting.tables.table import Table, not_measured
 
 COLUMNS = ["what", "architecture", "cells", "failed", "tokens", "flops", "hours", "dollars"]

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import SPLIT, Results, each, select
+from overtone.reporting.collect import SPLIT, Results
+from overtone.reporting.rows import each, select
 from overtone.reporting.statistics import t_interval
 from overtone.reporting.tables import caption
 from overtone.reporting.tables.compare import groups, interval_columns, scores

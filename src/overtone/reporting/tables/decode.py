@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, records
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each, records
 from overtone.reporting.tables import caption, published
 from overtone.reporting.tables.table import Table, not_measured, quartile_columns
 

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, select
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each, select
 from overtone.reporting.tables import published
 from overtone.reporting.tables.table import Table, not_measured
 

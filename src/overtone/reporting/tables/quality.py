@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, records
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each, records
 from overtone.reporting.statistics import perplexity_reduction
 from overtone.reporting.tables import caption, published
 from overtone.reporting.tables.compare import SCORE_COLUMNS, compare, comparison_columns, scores, with_comparison

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, outcome, select
+from overtone.reporting.collect import Results, outcome
+from overtone.reporting.rows import each, select
 from overtone.reporting.statistics import gap, t_interval
 from overtone.reporting.tables import caption, published
 from overtone.reporting.tables.compare import interval_columns, scores

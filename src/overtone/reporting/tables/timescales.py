@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each
 from overtone.reporting.tables import caption
 from overtone.reporting.tables.compare import scores
 from overtone.reporting.tables.table import Table, not_measured

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each
 from overtone.reporting.statistics import difference, estimate, mean, merged
 from overtone.reporting.tables import published
 from overtone.reporting.tables.compare import interval_columns

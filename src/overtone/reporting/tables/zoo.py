@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from overtone.reporting import formats
-from overtone.reporting.collect import Results, each, select
+from overtone.reporting.collect import Results
+from overtone.reporting.rows import each, select
 from overtone.reporting.statistics import gap
 from overtone.reporting.tables import caption
 from overtone.reporting.tables.compare import (
