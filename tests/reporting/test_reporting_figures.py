@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
 import results_factory as factory
 from matplotlib.figure import Figure
@@ -64,6 +65,23 @@ def texts(figure):
 
 def test_every_figure_has_a_drawer():
     assert sorted(modules.FIGURES) == sorted(FIGURES)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_word_among_a_figures_numbers_is_told(full, tmp_path, name):
+    """A table that somebody edited: no number column that a figure reads ends in a traceback."""
+    whole = pd.read_csv(full / f"{name}.csv")
+    told = []
+    for column in whole.select_dtypes("number").columns:
+        edited = whole.astype({column: object})
+        edited.loc[0, column] = "about 3"
+        edited.to_csv(tmp_path / f"{name}.csv", index=False)
+        try:
+            draw_figure(name, read_table(tmp_path, name))
+        except UserError as error:
+            assert f"{name}.csv: the column {column!r} holds 'about 3', expected a number" in str(error)  # noqa: PT017
+            told.append(column)
+    assert told or name == "claims"
 
 
 @pytest.mark.parametrize("name", FIGURES)

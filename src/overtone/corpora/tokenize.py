@@ -12,7 +12,7 @@ import numpy as np
 from overtone.corpora.documents import Document, read_documents, read_summary
 from overtone.corpora.tokenfile import DTYPES
 from overtone.corpora.tokenizers import load_tokenizer
-from overtone.errors import unknown_name
+from overtone.errors import UserError, unknown_name
 from overtone.files import StrPath, atomic_path, write_json
 
 SEPARATOR = "\n"
@@ -23,6 +23,8 @@ def tokenize(splits_json: StrPath, tokenizer_json: StrPath, split: str, out: Str
     corpus, splits = read_summary(splits_json, "split", "corpus", "splits")
     if split not in splits:
         raise unknown_name(f"{splits_json}: split", split, splits)
+    if Path(tokenizer_json).name != "tokenizer.json":
+        raise UserError(f"{tokenizer_json}: expected a tokenizer.json. Name the one that `overtone tokenizer` wrote.")
     tokenizer = load_tokenizer(Path(tokenizer_json).parent)
     documents = read_documents(Path(splits_json).with_name(f"{split}.jsonl"), splits[split]["digest"])
     return write_token_file(

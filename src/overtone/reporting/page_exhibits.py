@@ -51,11 +51,20 @@ class Shown:
 
 
 def show_exhibits(reports: Path, page: Path) -> list[Shown]:
-    """Every exhibit that has been rendered, in the order of `overtone.study.EXHIBITS`; UserError if there is none."""
-    shown = [_show(item, reports, page) for item in EXHIBITS.values() if (reports / "tables" / f"{item.name}.meta.json").is_file()]
-    if not shown:
+    """Every exhibit, in the order of `overtone.study.EXHIBITS`; UserError where a table or a figure is missing or empty."""
+    tables = {item.name: reports / "tables" / f"{item.name}.meta.json" for item in EXHIBITS.values()}
+    if not any(path.is_file() for path in tables.values()):
         raise UserError(f"{reports / 'tables'}: no table. Build tables and figures first (snakemake --cores all).")
-    return shown
+    for name, path in tables.items():
+        _rendered(path, f"overtone table {name}")
+        if EXHIBITS[name].figure:
+            _rendered(reports / "figures" / f"{name}.svg", f"overtone figure {name}")
+    return [_show(item, reports, page) for item in EXHIBITS.values()]
+
+
+def _rendered(path: Path, command: str) -> None:
+    if not path.is_file() or not path.stat().st_size:
+        raise UserError(f"{path}: {'empty' if path.is_file() else 'not found'}. Render it again ({command}).")
 
 
 def _show(item: Exhibit, reports: Path, page: Path) -> Shown:
@@ -77,11 +86,9 @@ def data_uri(path: Path) -> str:
     return f"data:{_TYPES[path.suffix[1:]]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def _image(figure: Path) -> str | None:
+def _image(figure: Path) -> str:
     svg, png = figure.with_suffix(".svg"), figure.with_suffix(".png")
-    if svg.is_file() and (svg.stat().st_size <= SVG_LIMIT or not png.is_file()):
-        return data_uri(svg)
-    return data_uri(png) if png.is_file() else None
+    return data_uri(png if svg.stat().st_size > SVG_LIMIT and png.is_file() else svg)
 
 
 def _download(path: Path, page: Path) -> Download:

@@ -61,6 +61,11 @@ def train_cell(
     peak_rate = _rate(cell, protocol, rate)
     files = {split: TokenFile.open(Path(tokens_dir) / f"{split}.json", verify=True) for split in SPLITS}
     for split in ("validation", "test"):
+        if files[split].tokenizer != files["train"].tokenizer:
+            raise UserError(
+                f"{files[split].path}: of another tokenizer ({files[split].tokenizer[:12]}) than train.json "
+                f"({files['train'].tokenizer[:12]}). Run `overtone tokenize` for every split again."
+            )
         target_count(files[split].tokens, protocol.evaluation_length)
     plan = Plan(
         files["train"].digest,

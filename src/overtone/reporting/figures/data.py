@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from pandas.api.types import is_numeric_dtype
 
 from overtone.errors import UserError
 from overtone.files import StrPath
 from overtone.reporting import style
 from overtone.reporting.formats import architecture_order
+
+
+# Columns that hold words, or truth values with gaps; every other column that a figure needs holds numbers.
+WORDS = frozenset((
+    "architecture attention audit chosen control corpus curve id kind method mode model objective protocol size source status "
+    "synchronised title tokenizer transplant variant verdict what when"
+).split())
 
 
 def read_table(folder: StrPath, name: str) -> pd.DataFrame:
@@ -26,11 +34,16 @@ def read_table(folder: StrPath, name: str) -> pd.DataFrame:
         raise UserError(f"{path}: not a table ({error}). Delete it and write the table again (overtone table {name}).") from None
 
 
-def need(data: pd.DataFrame, columns: Sequence[str], name: str) -> None:
-    """A UserError where a column is missing: the CSV is of another version."""
+def need(data: pd.DataFrame, columns: Sequence[str], name: str, words: Collection[str] = WORDS) -> None:
+    """A UserError where a column is missing (the CSV is of another version) or holds a word among its numbers (edited by hand)."""
     missing = [column for column in columns if column not in data]
     if missing:
         raise UserError(f"{name}.csv: the column {missing[0]!r} is missing. Write the table again (overtone table {name}).")
+    for column in columns:
+        if column not in words and not is_numeric_dtype(data[column]):
+            wrong = data.loc[pd.to_numeric(data[column], errors="coerce").isna() & data[column].notna(), column]
+            raise UserError(f"{name}.csv: the column {column!r} holds {wrong.iloc[0]!r}, expected a number. Write the table again "
+                            f"(overtone table {name}).")
 
 
 def by_architecture(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -46,7 +46,7 @@ def _spaced(values: list[Any], most: int) -> list[Any]:
 
 def draw_impulse(name: str, data: pd.DataFrame) -> Figure:
     """The formula as a line, the model's response as points on it, each head on its own time scale and relative to its largest."""
-    need(data, ["layer", "head", "t", "model", "formula"], name)
+    need(data, ["layer", "head", "t", "model", "formula"], name, words=())
     drawn, panels = _panels(data, "Tokens after the impulse", sharey=True)
     for axis, rows in panels:
         rows = rows.sort_values("t")

@@ -16,7 +16,8 @@ from overtone.reporting.rows import each
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
     """A row an architecture, best first; the published pair hollow."""
-    need(data, ["source", "architecture", "status", "perplexity", "perplexity_low", "perplexity_high", "accuracy"], name)
+    need(data, ["source", "architecture", "status", "perplexity", "perplexity_low", "perplexity_high", "accuracy",
+                "accuracy_low", "accuracy_high"], name)
     measured = data[data["source"] == "measured"].sort_values("perplexity", na_position="last", kind="stable")
     names = list(dict.fromkeys(measured["architecture"]))
     published = data[(data["source"] == "published") & data["architecture"].isin(names)]

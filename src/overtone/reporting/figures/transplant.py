@@ -32,7 +32,8 @@ def _look(model: str, models: list[str], control: bool) -> style.Look:
 
 def draw(name: str, data: pd.DataFrame) -> Figure:
     """A panel a corpus: measured, then published; below, loss on random tokens against the entropy floor."""
-    need(data, ["source", "transplant", "model", "control", "corpus", "length", "context", "bpt", "bpt_low", "bpt_high"], name)
+    need(data, ["source", "transplant", "model", "control", "corpus", "length", "context", "bpt", "bpt_low", "bpt_high",
+                "random_tokens_bpt", "entropy_floor_bpt"], name)
     columns = ("source", "transplant", "corpus")
     found = places(data, columns)
     down = -(-len(found) // 2)
