@@ -39,11 +39,16 @@ def test_a_damaged_one_is_detected_and_the_one_before_it_used(tmp_path, damage):
     assert "damaged" in warnings[0]
 
 
-def test_one_of_another_configuration_is_not_used(tmp_path):
-    save_checkpoint(tmp_path, 1, at(1))
-    found, warnings = newest(tmp_path, fits=lambda state: state["step"] == 7)
+def test_those_of_another_configuration_are_removed_and_do_not_push_new_ones_out(tmp_path):
+    """Theirs may be the higher steps, and only the highest steps are kept."""
+    for step in (400, 500):
+        save_checkpoint(tmp_path, step, at(step))
+    found, warnings = newest(tmp_path, fits=lambda state: state["step"] < 100)
     assert found is None
-    assert "another configuration" in warnings[0]
+    assert len(warnings) == 2
+    assert all("another configuration" in words for words in warnings)
+    assert save_checkpoint(tmp_path, 10, at(10)).exists()
+    assert newest(tmp_path, fits=lambda state: state["step"] < 100)[0].state == {"step": 10}
 
 
 def test_a_half_written_file_is_never_read(tmp_path):

@@ -68,17 +68,20 @@ def checkpoint_files(folder: Path) -> list[Path]:
 def load_checkpoint(
     folder: Path, fits: Callable[[dict[str, Any]], bool], warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole and belongs to this run (`fits(state)`); None where there is none."""
+    """The newest checkpoint that is whole and belongs to this run (`fits(state)`); None where there is none.
+
+    Those of another configuration are removed: theirs may be the higher steps, and the newest steps are what is kept.
+    """
     for path in checkpoint_files(folder):
         if sha256_file(path) != path.stem.partition("-")[2]:
             warn(f"{path.name}: damaged (its digest differs); using the checkpoint before it")
             continue
         with safe_open(path, framework="pt") as file:
             state = json.loads(file.metadata()["state"])
-            if not fits(state):
-                warn(f"{path.name}: belongs to another configuration; starting over")
-                return None
-            return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, state)  # noqa: SIM118
+            if fits(state):
+                return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, state)  # noqa: SIM118
+        warn(f"{path.name}: belongs to another configuration; removed")
+        path.unlink(missing_ok=True)
     return None
 
 
