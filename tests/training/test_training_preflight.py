@@ -25,13 +25,30 @@ def no_gpu(monkeypatch):
     monkeypatch.setenv("OVERTONE_GPUS", "")
 
 
-def test_preflight_of_a_cpu_study_writes_what_it_found(tmp_path):
+def test_preflight_writes_what_a_study_needs_and_tells_what_is_here(tmp_path, capsys, monkeypatch):
+    """The file is an input of every cell: what differs from day to day would train them all again."""
     out = tmp_path / "preflight.json"
-    assert main(["preflight", "--study", "smoke", "--out", str(out)]) == 0
+    words = ["preflight", "--study", "smoke", "--out", str(out)]
+    assert main(words) == 0
     found = json.loads(out.read_text())
-    assert (found["study"], found["device"], found["gpus"]) == ("smoke", "cpu", [])
-    assert {"torch", "numba", "sentencepiece"} <= set(found["packages"])
-    assert found["disk"]["free_bytes"] > found["disk"]["needed_bytes"] > 1e6
+    assert (found["study"], found["device"]) == ("smoke", "cpu")
+    assert {"torch", "numba", "sentencepiece"} <= set(found["needs"])
+    said = capsys.readouterr().err
+    assert "GPUs: none" in said
+    assert "GB free" in said
+    before = out.read_bytes()
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(2e12, 1e12, 1e12))
+    monkeypatch.setattr(preflight.metadata, "version", lambda name: "99")
+    assert main(words) == 0
+    assert out.read_bytes() == before
+
+
+def test_linear_scans_need_what_the_machine_they_run_on_uses():
+    study = load_study("smoke", {"device": "auto"})
+    assert "numba" in preflight.needed_packages(study, [])
+    assert "triton" not in preflight.needed_packages(study, [])
+    assert "triton" in preflight.needed_packages(study, ["0"])
 
 
 def test_a_study_that_wants_a_gpu_stops_where_there_is_none(no_gpu, monkeypatch, tmp_path, capsys):
@@ -55,7 +72,7 @@ def test_a_missing_package_is_named_with_what_needs_it(smoke, monkeypatch):
     real = preflight.importlib.util.find_spec
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None if name == "sentencepiece" else real(name))
     with pytest.raises(UserError, match=r"sentencepiece is missing \(tokenizer bpe-512\)"):
-        preflight.check_packages(smoke)
+        preflight.check_packages(smoke, [])
 
 
 def test_too_little_space_stops(smoke, monkeypatch, tmp_path):

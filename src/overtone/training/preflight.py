@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,14 @@ CHECKPOINT_BYTES = 2 * 12  # a parameter: two checkpoints of weights and two mom
 WEIGHT_BYTES = 4  # a parameter of a finished cell
 
 
-def check_study(study: Study, folder: Path) -> dict[str, Any]:
-    """Check everything; the first thing that is missing is a UserError. Returns what was found, as preflight.json."""
+def check_study(study: Study, folder: Path) -> tuple[dict[str, Any], str]:
+    """Check everything; the first thing that is missing is a UserError.
+
+    Returns what preflight.json holds, what the study needs: the same on every machine and every day, since every cell has that
+    file among its inputs. And in words what was found here, for the log.
+    """
     gpus = check_devices(study)
-    packages = check_packages(study)
+    packages = check_packages(study, gpus)
     free, needed = free_bytes(folder), needed_bytes(study)
     if free < needed:
         raise UserError(
@@ -32,10 +36,9 @@ def check_study(study: Study, folder: Path) -> dict[str, Any]:
             "Free space, or choose another folder (config key `results`)."
         )
     check_models(study)
-    return {
-        "study": study.name, "device": study.data["device"], "gpus": gpus, "packages": packages,
-        "disk": {"free_bytes": free, "needed_bytes": needed},
-    }
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
+    here = f"device {study.data['device']}, GPUs: {', '.join(gpus) or 'none'}; {_size(free)} free, about {_size(needed)} needed; {versions}"
+    return {"study": study.name, "device": study.data["device"], "needs": sorted(packages)}, here
 
 
 def check_devices(study: Study) -> list[str]:
@@ -63,12 +66,12 @@ def check_devices(study: Study) -> list[str]:
     return gpus
 
 
-def needed_packages(study: Study) -> dict[str, str]:
-    """Importable name -> what needs it."""
+def needed_packages(study: Study, gpus: Sequence[str]) -> dict[str, str]:
+    """Importable name -> what needs it on a machine with these GPUs."""
     needed = {"torch": "every cell", "numpy": "every cell", "safetensors": "every cell"}
     models = {cell.model for cell in study_cells(study)}
     if models & {"harmonic", "mamba"}:
-        needed["numba" if study.data["device"] == "cpu" else "triton"] = "linear scans"
+        needed["triton" if gpus else "numba"] = "linear scans"
     for name, entry in study.tokenizers.items():
         if entry.get("kind") == "sentencepiece":
             needed["sentencepiece"] = f"tokenizer {name}"
@@ -85,10 +88,10 @@ def needed_packages(study: Study) -> dict[str, str]:
     return needed
 
 
-def check_packages(study: Study) -> dict[str, str]:
+def check_packages(study: Study, gpus: Sequence[str]) -> dict[str, str]:
     """Versions of the packages the study needs; a missing one is a UserError that says what for."""
     found = {}
-    for name, reason in sorted(needed_packages(study).items()):
+    for name, reason in sorted(needed_packages(study, gpus).items()):
         if importlib.util.find_spec(name) is None:
             raise UserError(f"study {study.name}: the package {name} is missing ({reason}). Install it: pip install {name}")
         found[name] = metadata.version(name)

@@ -7,6 +7,7 @@ A study with `device: cuda` on a machine without a usable GPU ends here (exit co
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from overtone.audits.settings import check_audits
@@ -22,12 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and write what was found."""
+    """Check, write what the study needs, tell what was found."""
     from overtone.benchmarks.settings import check_benchmarks
 
     study = load_study(args.study)
     check_audits(study)
-    found = check_study(study, Path(args.out).parent)
+    needs, here = check_study(study, Path(args.out).parent)
     check_benchmarks(study)
-    write_json(args.out, found)
+    write_json(args.out, needs)
+    print(f"preflight: {here}", file=sys.stderr)
     return 0
