@@ -7,6 +7,7 @@ import torch
 
 from overtone.errors import UserError
 from overtone.files import canonical_json
+from overtone.models import build_model
 from overtone.training.optimizer import EPS, AdamW
 from overtone.training.protocol import TrainingProtocol
 
@@ -102,6 +103,13 @@ def test_adamw_is_the_published_update_in_float64_and_decays_matrices_only():
         optimizer.step(rate)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.detach().double(), values[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_time_constant_of_mamba_is_not_pulled_to_zero():
+    """A_log is a matrix, and no linear map: the published Mamba exempts it."""
+    decay = AdamW(build_model("mamba", vocab_size=11, hidden=16), RULES).decay
+    assert decay["blocks.0.A_log"] == 0.0
+    assert decay["blocks.0.in_proj.weight"] == 0.1
 
 
 def test_a_parameter_without_gradient_stays():

@@ -55,6 +55,7 @@ class MambaBlock(nn.Module):
         self.x_proj = nn.Linear(inner, self.rank + 2 * self.n, bias=False)
         self.dt_proj = nn.Linear(self.rank, inner)
         self.A_log = nn.Parameter(torch.log(torch.arange(1, self.n + 1, dtype=torch.float32)).repeat(inner, 1))
+        self.A_log._no_weight_decay = True  # type: ignore[attr-defined]  # time constants, no linear map
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, d, bias=False)
         self._initialise_step_size()
