@@ -320,8 +320,8 @@ def write_transplant(folder: Path, study: Study, name: str) -> None:
             told = ("variant", "phase", "objective", "control", "block", "tokens", "bpt", "parameters")
             variants[label] = {key: report[key] for key in told}
             cost.append({"variant": variant, "phase": number, "objective": objective, "tokens": budget, "seconds": 30.0, "hours": 30 / 3600,
-                         "tokens_per_s": budget / 30, "price_per_hour": 0.1, "dollars": 30 / 36000, "device": "Synthetic CPU",
-                         "extrapolated_hours": 84.0, "extrapolated_dollars": 8.4, "published_hours": 0.33, "published_dollars": 2.0})
+                         "tokens_per_s": budget / 30, "device": "Synthetic CPU",
+                         "extrapolated_hours": 84.0, "published_hours": 0.33, "published_dollars": 2.0})
     lengths = item.get("evaluation", {}).get("lengths", [128, 256, 512])
     for model, start in level.items():
         for length in lengths if "+" not in model else lengths[1:]:
@@ -331,7 +331,8 @@ def write_transplant(folder: Path, study: Study, name: str) -> None:
             text = np.repeat(generator(name).normal(0, 0.2, 8), windows // 8)
             edges = position_edges(length)
             curve = [start + 2 / math.sqrt(edge) + (max(0.0, 3 * math.log2(edge / 128)) if model == "base" else 0) for edge in edges]
-            rows.append({"model": model, "corpus": "enwiki-mini", "length": length, "bpt": bpt, "accuracy": 0.4, "windows": windows,
+            rows.append({"model": model, "corpus": "enwiki-mini", "split": "test",
+                         "length": length, "bpt": bpt, "accuracy": 0.4, "windows": windows,
                          "window_bpt": (bpt + text - text.mean() + generator(model, length).normal(0, 0.02, windows)).tolist(),
                          "loss_by_position": {"position": edges, "bpt": curve}})
         if "+" not in model:

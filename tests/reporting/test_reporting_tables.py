@@ -50,6 +50,16 @@ def build(name, results):
     return build_table(name, results, results.root / "claims.json")
 
 
+def test_the_price_of_an_hour_is_the_studys_of_today(tmp_path):
+    """A price edited after the transplant ran is in its dollars; a transplant may have its own."""
+    results = results_of(tmp_path)
+    before = build("hallamonic_cost", results).data
+    results.study.data["price_per_hour"] *= 3
+    assert build("hallamonic_cost", results).data["dollars"].dropna().to_numpy() == pytest.approx(3 * before["dollars"].dropna().to_numpy())
+    results.study.transplants["tiny"]["price_per_hour"] = 0.0
+    assert (build("hallamonic_cost", results).data["dollars"].dropna() == 0).all()
+
+
 def test_every_exhibit_has_a_builder():
     assert set(TABLES) == set(EXHIBITS)
 

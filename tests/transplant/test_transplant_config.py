@@ -36,13 +36,11 @@ def study(**changes: Any):
 
 def test_defaults_are_filled_and_blocks_merged() -> None:
     config = load_transplant(study(), "tiny")
-    assert config.price_per_hour == 3.0
     assert dict(config.variant("leaky").block) == {"d_state": 8, "kind": "leaky"}
     first, second = config.variant("align").phases
     assert (first.objective, first.train, first.tokens_per_step, first.clip) == ("align", "blocks_only", 2048, 1.0)
     assert (second.objective, second.train, second.number) == ("cross_entropy", "all", 2)
     assert config.corpora == ["enwiki-mini"]
-    assert load_transplant(study(price_per_hour=2.0), "tiny").price_per_hour == 2.0
 
 
 @pytest.mark.parametrize(("changes", "words"), [

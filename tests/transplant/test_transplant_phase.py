@@ -55,6 +55,18 @@ def test_only_the_blocks_move_and_the_loss_falls(tmp_path, objective: str) -> No
     assert progress.step == 30
 
 
+def test_random_windows_do_not_hang_on_how_many_are_held_at_once(tmp_path) -> None:
+    whole = trainer(tmp_path / "a", dataclasses.replace(PHASE, random_share=0.5))
+    starts = whole.plan.step_starts(0)
+    assert len(starts) == 4
+    ids, targets = whole._batch(0, starts)
+    parts = [whole._batch(first, starts[first : first + 2]) for first in (0, 2)]
+    assert torch.equal(ids, torch.cat([part[0] for part in parts]))
+    assert torch.equal(targets, torch.cat([part[1] for part in parts]))
+    text, _ = whole.region.windows(starts, whole.plan.length)
+    assert 0 < sum(bool((ids[index] != text[index]).any()) for index in range(4)) < 4
+
+
 def test_curve_has_its_points_and_distillation_begins_with_alignment(tmp_path) -> None:
     run = trainer(tmp_path, dataclasses.replace(PHASE, objective="distill", align_share=0.5))
     progress = run.train(lambda: 2.5)

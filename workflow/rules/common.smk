@@ -100,9 +100,9 @@ def metrics_of(cells):
     return [f"{RESULTS}/cells/{cell.key}/metrics.json" for cell in cells]
 
 
-def rate_of(cell, trial=False):
+def rate_of(cell):
     """The swept rate a cell needs, as a list of inputs: none where the study fixes it."""
-    if trial or cell.config()["training"]["lr"] != "swept":
+    if cell.config()["training"]["lr"] != "swept":
         return []
     return [f"{RESULTS}/lr_sweep/{cell.protocol}/{rate_owner(STUDY, cell.architecture)}/chosen.json"]
 

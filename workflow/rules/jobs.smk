@@ -8,11 +8,23 @@ def part_decides(wildcards):
     kind, *name = wildcards.part.split("-", 1)
     found = [STUDY.data["device"], STUDY.data["gpus_per_cell"]]
     if kind == "bench":
-        found += [STUDY.benchmarks.get(name[0], {})]
+        settings = STUDY.benchmarks.get(name[0], {})
+        found += [settings, benchmarked(settings), STUDY.sizes if "size" in settings else {}]
     if kind == "transplant":
         bases = [cell.config() for cell in transplant_bases(STUDY)]
-        found += [STUDY.transplants[name[0]], bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
+        found += [without_price(STUDY.transplants[name[0]]), bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
     return canonical_json(found)
+
+
+def benchmarked(settings):
+    """Architectures that a benchmark may build: those it names, and all that are no ablation."""
+    names = settings.get("architectures", [])
+    return {name: item for name, item in STUDY.architectures.items() if name in names or "rate_of" not in item}
+
+
+def without_price(transplant):
+    """A transplant's section less the price of an hour: tables multiply with it."""
+    return {key: value for key, value in transplant.items() if key != "price_per_hour"}
 
 
 def study_words(wildcards, output):
@@ -114,7 +126,7 @@ def every_cell():
 
 def transplant_config(wildcards):
     """The transplant's section of the study: what decides its result."""
-    return canonical_json(STUDY.transplants[wildcards.transplant])
+    return canonical_json(without_price(STUDY.transplants[wildcards.transplant]))
 
 
 def transplant_tokens(wildcards):

@@ -14,6 +14,9 @@ rule transplant_base:
         f"{RESULTS}/logs/transplant_base/{{transplant}}.tsv"
     conda:
         "../../envs/train.yaml"
+    resources:
+        mem_mb=growing(16000 if GPUS else 4000),
+        runtime=growing(120),
     params:
         config=transplant_config,
         results=results_of_transplant,

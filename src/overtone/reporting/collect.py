@@ -41,7 +41,7 @@ _BENCHMARK_ROWS = {
     "kernel_tail": ("method", "length", "ms"), "memory": ("architecture", "attention", "length", "status", "peak_bytes"),
     "throughput": ("architecture", "length", "tokens_per_s", "synchronised"),
 }
-_EVALUATION_ROWS = ("model", "corpus", "length", "bpt", "window_bpt")
+_EVALUATION_ROWS = ("model", "corpus", "split", "length", "bpt", "window_bpt")
 
 
 @dataclass
@@ -117,6 +117,10 @@ class Results:
                 raise UserError(f"{self.root}/transplants/{name}/evaluation.json: no row: damaged. Delete it and run its stage again.")
             found[name] = {"evaluation": evaluation, "phases": phases}
         return found
+
+    def price_of_transplant(self, name: str) -> float:
+        """Dollars an hour of what a transplant runs on: its own, or the study's."""
+        return float(self.study.transplants[name].get("price_per_hour", self.study.data["price_per_hour"]))
 
     def _read(self, relative: str, keys: Sequence[str], columns: Sequence[str] = ()) -> dict[str, Any]:
         """A JSON file with these keys; `columns`: what every one of its `rows` has."""

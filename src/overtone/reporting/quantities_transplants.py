@@ -125,6 +125,7 @@ def transplant_cost(evidence: Evidence) -> Measurement:
     """Dollars of all phases of the transplant, at the study's price an hour."""
     points = []
     for transplant, variant in _transplanted(evidence):
-        dollars = sum(row["dollars"] for row in transplant.content["cost"] if row["variant"] == variant)
+        hours = sum(row["hours"] for row in transplant.content["cost"] if row["variant"] == variant)
+        dollars = hours * evidence.measured.price_of_transplant(transplant.name)
         points.append(Point(f"{transplant.name}/{variant}", exact(dollars), None, (transplant.source,), seeds_matter=False))
     return Measurement("$", tuple(points))

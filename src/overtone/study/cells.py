@@ -177,7 +177,8 @@ def sweep_trials(study: Study, protocol: str) -> Iterator[tuple[str, str, Cell]]
         return
     for architecture in sorted({rate_owner(study, cell.architecture) for cell in study_cells(study) if cell.protocol == protocol}):
         cell = make_cell(study, protocol, sweep["corpus"], sweep["tokenizer"], architecture, sweep["size"], sweep["length"], sweep["seed"])
-        training = cell.config()["training"] | {"budget": sweep.get("budget", study.protocols[protocol]["budget"])}
+        training = cell.config()["training"]
+        training |= {"budget": sweep.get("budget", training["budget"])}
         for rate in sweep["rates"]:
             trial = dataclasses.replace(cell, training=canonical_json(training | {"lr": float(rate)}))
             yield architecture, f"{float(rate):.3e}", trial

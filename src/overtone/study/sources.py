@@ -30,8 +30,12 @@ STAGES: dict[str, tuple[str, ...]] = {
     "tokenize": ("corpora/tokenize.py", "corpora/tokenizers", "corpora/documents.py"),
     "choose_rate": ("training/sweep.py",),
     "gather": ("study/outcome.py",),
-    "transplant": ("transplant", *_SCAN),
-    "bench": ("benchmarks", "models/compiled"),
+    "transplant": (
+        *("transplant", "ops/linear_cross_entropy.py", *_SCAN),
+        *(f"training/{name}.py" for name in ("batches", "evaluate", "loop", "optimizer", "plan", "protocol", "stream")),
+        *("corpora/tokenize.py", "corpora/documents.py"),
+    ),
+    "bench": ("benchmarks", "models", "ops", *(f"training/{name}.py" for name in ("memory", "optimizer", "protocol"))),
     "diagnose": ("benchmarks/resonator.py", "verbs/diagnose.py", "audits/causality.py"),
     "audit": ("audits",),
     "claims": (

@@ -56,7 +56,6 @@ class TransplantConfig:
     seed: int
     variants: Mapping[str, Variant]
     evaluation: Mapping[str, Any]
-    price_per_hour: float
     device: str
 
     def variant(self, name: str) -> Variant:
@@ -95,8 +94,7 @@ def load_transplant(study: Study, name: str) -> TransplantConfig:
             raise UserError(f"{where}.variants.{variant.name}: a leaky block is only ever a control. Add control: true.")
     return TransplantConfig(
         name=name, data=data, base=data["base"], corpus=data["corpus"], length=data["length"], seed=data["seed"], variants=variants,
-        evaluation=data["evaluation"], price_per_hour=float(data.get("price_per_hour", study.data["price_per_hour"])),
-        device=study.data["device"],
+        evaluation=data["evaluation"], device=study.data["device"],
     )
 
 

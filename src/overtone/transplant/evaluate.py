@@ -19,7 +19,7 @@ from overtone.training.stream import Region
 from overtone.transplant import probes, rope
 from overtone.transplant.base import load_base
 from overtone.transplant.config import TransplantConfig
-from overtone.transplant.cost import PUBLISHED_DOLLARS, cost_row
+from overtone.transplant.cost import cost_row
 from overtone.transplant.model import load_student
 from overtone.transplant.passages import load_passages
 from overtone.transplant.scoring import autocast_of, score, whole_targets
@@ -47,11 +47,12 @@ def evaluate(config: TransplantConfig, results: Path, log: Callable[[str], None]
             random.append({"model": name, **measure.random_tokens(model)})
             recalls += [{"model": name, **row} for row in measure.recall(model)]
             words += [{"model": name, **row} for row in measure.last_words(model)]
+        del model  # before the next one is loaded
     return {
         "transplant": config.name, "base": about, "context": about["context"], "trained_length": config.length,
         "variants": {report_name(config, report): {key: report[key] for key in _TOLD} for report in reports},
         "rows": rows, "random_tokens": random, "recall": recalls, "lambada": words,
-        "cost": [cost_row(report, config.price_per_hour) for report in reports], "published_cost": PUBLISHED_DOLLARS,
+        "cost": [cost_row(report) for report in reports],
         "environment": environment(str(device), torch.get_num_threads()),
     }
 
@@ -66,9 +67,10 @@ class Measure:
         self.vocab_size = int(about["vocab_size"])
         autocast = autocast_of(config.data["dtype"], device)
         self.options = {"batch_tokens": self.settings["batch_tokens"], "autocast": autocast, "bos": self.bos}
-        self.held_out = {corpus: open_tokens(config, results, corpus, held_out_split(results, corpus)) for corpus in config.corpora}
+        self.splits = {corpus: held_out_split(results, corpus, self.settings["split"]) for corpus in config.corpora}
+        self.held_out = {corpus: open_tokens(config, results, corpus, split) for corpus, split in self.splits.items()}
         self.noise = random_region(self.vocab_size, config.length * self.settings["windows"] + 1, config.seed)
-        self.passages = load_passages(self.settings["lambada"], results) if self.settings["lambada"] else []
+        self.passages = load_passages(self.settings["lambada"], results, self.settings["split"]) if self.settings["lambada"] else []
         self.encode = encoder(config, results) if self.passages else None
 
     def text(self, model: Any, lengths: list[int]) -> Iterator[dict[str, Any]]:
@@ -79,7 +81,7 @@ class Measure:
             for length in lengths:
                 losses, hits = score(model, region, targets, length, **self.options)
                 row = finite(summarise(losses, hits, length, tokens))
-                yield {"corpus": corpus, "length": length, **row, "bpt_by_phase": by_phase(losses, length)}
+                yield {"corpus": corpus, "split": self.splits[corpus], "length": length, **row, "bpt_by_phase": by_phase(losses, length)}
 
     def random_tokens(self, model: Any) -> dict[str, Any]:
         """Loss on uniformly random tokens: no causal model averages below the floor log2(V)."""
@@ -113,7 +115,7 @@ def report_name(config: TransplantConfig, report: dict[str, Any]) -> str:
 
 def models(config: TransplantConfig, results: Path, reports: list[dict[str, Any]],
            device: torch.device) -> Iterator[tuple[str, Any, list[int]]]:
-    """(name, model, lengths to read it at), one model in memory beside the base."""
+    """(name, model, lengths to read it at), one model in memory beside the base, if the caller lets go of the one before."""
     lengths = list(config.evaluation["lengths"])
     base: Any = load_base(config, results)
     base = base.to(device)

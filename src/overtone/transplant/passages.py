@@ -15,13 +15,13 @@ _WORDS = (30, 120)  # a paragraph serves when it has between these many words
 _WORD = re.compile(r"[A-Za-z]{2,}$")
 
 
-def load_passages(source: Mapping[str, Any], results: Path) -> list[str]:
-    """`source` is evaluation.lambada of the transplant. UserError where nothing comes back."""
+def load_passages(source: Mapping[str, Any], results: Path, split: str) -> list[str]:
+    """`source` is evaluation.lambada of the transplant, `split` its evaluation.split. UserError where nothing comes back."""
     if "repository" in source:
         found = _from_hub(source)
     elif "corpus" in source:
         folder = results / "corpora" / source["corpus"] / "splits"
-        documents = folder / f"{held_out_split(results, source['corpus'])}.jsonl"
+        documents = folder / f"{held_out_split(results, source['corpus'], split)}.jsonl"
         found = paragraphs(documents) if source["unit"] == "paragraph" else [item.text.strip() for item in read_documents(documents)]
     else:
         raise UserError("evaluation.lambada: found neither repository (a hub data set) nor corpus (held-out paragraphs). Name one.")

@@ -163,12 +163,16 @@ class PhaseTrainer:
         """Inputs and targets (windows, length); a `random_share` of the windows is random tokens, drawn from (seed, step, window)."""
         ids, targets = self.region.windows(starts, self.plan.length)
         if self.phase.random_share:
-            seed = (self.plan.seed * 1_000_003 + self.progress.step) * 4096 + first
-            generator = torch.Generator().manual_seed(seed)
-            drawn = torch.randint(self.student.config.vocab_size, (len(starts), self.plan.length + 1), generator=generator)
-            picked = (torch.rand(len(starts), 1, generator=generator) < self.phase.random_share)
+            noise = [self._noise(first + index) for index in range(len(starts))]
+            drawn, picked = torch.stack([tokens for tokens, _ in noise]), torch.stack([random for _, random in noise])
             ids, targets = torch.where(picked, drawn[:, :-1], ids), torch.where(picked, drawn[:, 1:], targets)
         return with_bos(ids, self.bos).to(self.device), targets.to(self.device)
+
+    def _noise(self, window: int) -> tuple[Tensor, Tensor]:
+        """Random tokens (length + 1,) for a window of this step, and whether (1,) it is one of the random ones."""
+        generator = torch.Generator().manual_seed((self.plan.seed * 1_000_003 + self.progress.step) * 4096 + window)
+        picked = torch.rand(1, generator=generator) < self.phase.random_share
+        return torch.randint(self.student.config.vocab_size, (self.plan.length + 1,), generator=generator), picked
 
     def _trainable(self) -> dict[str, Tensor]:
         return {name: weight for name, weight in self.student.named_parameters() if weight.requires_grad}

@@ -30,10 +30,10 @@ def open_tokens(config: TransplantConfig, results: Path, corpus: str, split: str
     return TokenFile.open(tokens_folder(config, results, corpus) / f"{split}.json")
 
 
-def held_out_split(results: Path, corpus: str) -> str:
-    """The split that is read in evaluation: validation, or test where a corpus has nothing else (LAMBADA)."""
+def held_out_split(results: Path, corpus: str, wanted: str) -> str:
+    """`wanted` (validation or test), or the other one where a corpus has no such documents (LAMBADA is all test)."""
     (splits,) = read_summary(results / "corpora" / corpus / "splits" / "splits.json", "split", "splits")
-    return "validation" if splits["validation"]["documents"] else "test"
+    return wanted if splits[wanted]["documents"] else {"validation": "test", "test": "validation"}[wanted]
 
 
 def write_tokens(config: TransplantConfig, results: Path, tokenizer: Any) -> dict[str, dict[str, str]]:
@@ -44,8 +44,10 @@ def write_tokens(config: TransplantConfig, results: Path, tokenizer: Any) -> dic
     name = sha256_file(base_folder(config, results) / "tokenizer.json")
     digests: dict[str, dict[str, str]] = {}
     for corpus in dict.fromkeys([config.corpus, *config.corpora]):
-        held_out = held_out_split(results, corpus)
-        for split in ("train", held_out) if corpus == config.corpus else (held_out,):
+        read = {held_out_split(results, corpus, config.evaluation["split"])}
+        if corpus == config.corpus:
+            read |= {"train", held_out_split(results, corpus, "validation")}
+        for split in sorted(read):
             sidecar = write_token_file(
                 tokens_folder(config, results, corpus) / f"{split}.json",
                 read_documents(results / "corpora" / corpus / "splits" / f"{split}.jsonl"),

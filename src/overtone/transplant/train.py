@@ -11,7 +11,8 @@ import torch
 
 from overtone.errors import UserError
 from overtone.files import atomic_folder, digest_json, read_json, write_json
-from overtone.provenance import environment
+from overtone.provenance import environment, sources_digest
+from overtone.study.sources import STAGES
 from overtone.training.devices import torch_device
 from overtone.training.interrupt import StopFlag
 from overtone.training.locks import cell_lock
@@ -41,7 +42,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     phase = config.phase(variant.name, number)
     device = torch_device(config.device, log)
     tokens = open_tokens(config, results, config.corpus, "train")
-    held_out = open_tokens(config, results, config.corpus, held_out_split(results, config.corpus))
+    held_out = open_tokens(config, results, config.corpus, held_out_split(results, config.corpus, "validation"))
     region, validation = Region.of(tokens), Region.of(held_out)
     plan = Plan(tokens.digest, region.size, config.length, phase.budget, phase.tokens_per_step, config.seed)
     if device.type == "cuda":
@@ -49,7 +50,7 @@ def train_phase(config: TransplantConfig, results: Path, variant: Variant, numbe
     started_from, student, teacher = _models(config, results, variant, phase, device)
     fingerprint = digest_json({
         "config": {key: config.data[key] for key in ("base", "corpus", "length", "seed", "dtype")}, "block": dict(variant.block),
-        "phase": phase.__dict__, "from": started_from, "tokens": tokens.digest,
+        "phase": phase.__dict__, "from": started_from, "tokens": tokens.digest, "sources": sources_digest(*STAGES["transplant"]),
     })
     folder = results / "state" / f"transplant-{fingerprint[:16]}"
     dtype = config.data["dtype"]
@@ -111,7 +112,12 @@ def _models(config: TransplantConfig, results: Path, variant: Variant, phase: Ph
             raise UserError(f"{folder}: its blocks are not those of variant {variant.name}. Run its phase 1 again.")
     if phase.objective == "cross_entropy":
         return origin, student.to(device), None
-    return origin, student.to(device), teacher.to(device, torch.bfloat16 if device.type == "cuda" else torch.float32)
+    return origin, student.to(device), teacher.to(device, teacher_dtype(config.data["dtype"], device))
+
+
+def teacher_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """bfloat16 where the student's forward pass runs in it on a GPU: half the memory of weights that nobody trains. Else float32."""
+    return torch.bfloat16 if device.type == "cuda" and dtype != "float32" else torch.float32
 
 
 def _before(config: TransplantConfig, results: Path, variant: Variant, phase: Phase) -> tuple[Path, str] | None:

@@ -19,9 +19,10 @@ from overtone.reporting.tables import published
 from overtone.reporting.tables.compare import interval_columns
 from overtone.reporting.tables.table import Table, not_measured
 
-BPT_COLUMNS = ["source", "transplant", "model", "control", "corpus", "length", "context", "windows", "bpt", "bpt_low", "bpt_high",
+BPT_COLUMNS = ["source", "transplant", "model", "control", "corpus", "split", "length", "context", "windows", "bpt", "bpt_low", "bpt_high",
                "accuracy", "to_base_bpt", "to_base_bpt_low", "to_base_bpt_high", "random_tokens_bpt", "entropy_floor_bpt"]
 POSITION_COLUMNS = ["transplant", "model", "control", "corpus", "length", "context", "after", "position", "bpt"]
+_PRICED = {"hours": "dollars", "extrapolated_hours": "extrapolated_dollars"}
 COST_COLUMNS = ["kind", "transplant", "variant", "phase", "objective", "control", "tokens", "seconds", "hours", "dollars", "bpt",
                 "device", "extrapolated_hours", "extrapolated_dollars", "published_hours", "published_dollars"]
 
@@ -49,12 +50,13 @@ def build(name: str, results: Results) -> Table:
         for row in each(data)
     ]
     contexts = sorted({formats.length(parts["evaluation"].get("context")) for parts in found.values()})
-    windows = data.loc[data["source"] == "measured", "windows"]
+    measured = data[data["source"] == "measured"]
+    windows, splits = measured["windows"], " and ".join(sorted(set(measured["split"])))
     return Table(
         data, ["Source", "Model", "Corpus", "Length (tokens)", "bpt [95% interval]", "Difference from base, bpt [95% interval]",
                "bpt on random tokens", "Entropy floor, bpt"], rows,
-        f"Positional limit of the base: {', '.join(contexts)} tokens; every length predicts the same targets, "
-        f"one training seed, {windows.min():.0f} windows of the longest length, intervals over windows; {_device(found)}.",
+        f"Text: {splits} split. Positional limit of the base: {', '.join(contexts)} tokens; every length predicts the same targets, "
+        f"one training run of each model, {windows.min():.0f} windows of the longest length, intervals over windows; {_device(found)}.",
         [*_last_words(found), *_recalls(found), "A causal model cannot average below the entropy floor on uniformly random tokens. The "
          "published model prints 3.83 bpt there with a floor of 14.97: it sees later tokens, so its bits per token are no "
          "measure of a causal model.", "Published: TinyLlama 1.1B on LAMBADA, FineWeb-Edu held out, WikiText validation."],
@@ -75,7 +77,7 @@ def _bpt_rows(transplant: str, evaluation: dict[str, Any]) -> Iterator[dict[str,
         found = {"source": "measured", "transplant": transplant, "control": is_control(evaluation, row["model"]),
                  "context": evaluation.get("context"), "windows": len(own), "random_tokens_bpt": random.get(row["model"], {}).get("bpt"),
                  "entropy_floor_bpt": random.get(row["model"], {}).get("floor")}
-        found |= {key: row.get(key) for key in ("model", "corpus", "length", "accuracy")}
+        found |= {key: row.get(key) for key in ("model", "corpus", "split", "length", "accuracy")}
         found |= interval_columns("bpt", estimate(mean, own))
         other = base.get((row["corpus"], row["length"]))
         if other and row["model"] != "base":
@@ -143,7 +145,8 @@ def build_cost(name: str, results: Results) -> Table:
     found = results.transplants()
     if not found:
         return not_measured(_needs(results), COST_COLUMNS)
-    data = pd.DataFrame([row for item, parts in found.items() for row in _cost_rows(item, parts)], columns=COST_COLUMNS)
+    data = pd.DataFrame([row for item, parts in found.items() for row in _cost_rows(item, parts, results.price_of_transplant(item))],
+                        columns=COST_COLUMNS)
     phases = data[data["kind"] == "phase"]
     rows = [
         [row.variant + (" (control)" if row.control else ""), f"{row.phase}", row.objective, formats.count(row.tokens),
@@ -165,7 +168,7 @@ def _seconds(row: Any) -> float | None:
     return None if formats.absent(row.extrapolated_hours) else 3600 * row.extrapolated_hours
 
 
-def _cost_rows(transplant: str, parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _cost_rows(transplant: str, parts: dict[str, Any], price: float) -> Iterator[dict[str, Any]]:
     costs = {(row["variant"], row["phase"]): row for row in parts["evaluation"].get("cost") or []}
     for phase in parts["phases"]:
         where = {"transplant": transplant, "variant": phase["variant"], "phase": phase["phase"], "objective": phase["objective"],
@@ -173,7 +176,7 @@ def _cost_rows(transplant: str, parts: dict[str, Any]) -> Iterator[dict[str, Any
         cost = costs.get((phase["variant"], phase["phase"]), {})
         yield where | {"kind": "phase", "tokens": phase["tokens"], "seconds": phase["seconds"], "bpt": phase["bpt"]} | {
             key: cost[key] for key in COST_COLUMNS if key in cost and key not in where and key != "seconds"
-        }
+        } | {dollars: price * cost[hours] for hours, dollars in _PRICED.items() if hours in cost}
         for point in phase["curve"]:
             if point.get("bpt") is not None:
                 yield where | {"kind": "curve", "tokens": point["tokens"], "bpt": point["bpt"]}
