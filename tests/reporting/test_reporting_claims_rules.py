@@ -7,7 +7,7 @@ from overtone.reporting import statistics
 from overtone.reporting.decide import FAILS, HOLDS, OPEN, decide
 from overtone.reporting.quantities import Measurement, NotMeasuredError, Point, exact, lognormal
 from overtone.reporting.quantities_paired import ratio
-from overtone.reporting.quantities_slope import regression_slope
+from overtone.reporting.quantities_slope import regression_slope, slope, slopes_without
 from overtone.reporting.statistics import t_interval
 
 ABOVE = {"kind": "ordering", "side": "above", "threshold": 0}
@@ -82,6 +82,29 @@ def test_growth_looks_at_the_trend_alone():
     assert decide(rule, Measurement("%", (seeds(1.0),), seeds(0.01))).state == OPEN
     with pytest.raises(NotMeasuredError, match="at least two"):
         decide(rule, numbers(1.0))
+
+
+def test_a_trend_that_one_place_carries_is_a_step_not_growth():
+    rule = {"kind": "growth", "side": "above", "threshold": 0}
+
+    def decision(*values):
+        x, labels = range(len(values)), [f"{number}K" for number in range(len(values))]
+        trend = Point("trend", exact(slope(x, values)), without=slopes_without(x, values, labels))
+        return decide(rule, numbers(*values, trend=trend))
+
+    assert decision(1.3, 4.4, 4.2).state == OPEN
+    assert decision(1.3, 4.4, 4.2).notes == ("Without 0K the trend is -0.2: that one place carries it.",)
+    assert decision(1.3, 4.4, 4.5).state == HOLDS
+    assert decision(1.3, 4.4, 4.2, 6.0, 7.0).state == HOLDS  # a dip on the way is no step
+    assert decision(4.2, 1.0, 1.1).state == OPEN  # a fall that one place carries contradicts no growth
+    assert decision(4.2, 1.0, 0.9).state == FAILS
+    assert decision(1.0, 2.0).state == HOLDS  # two places: nothing to leave out
+
+
+def test_what_is_left_out_is_a_place_not_a_setting():
+    found = dict(slopes_without([7, 7, 9, 11], [0.0, 2.0, 5.0, 9.0], list("abcd")))
+    assert found == pytest.approx({"a, b": 2.0, "c": 2.0, "d": 2.0})
+    assert slopes_without([7, 7, 9], [0.0, 2.0, 5.0], list("abc")) == ()
 
 
 def test_crossing_needs_both_sides():

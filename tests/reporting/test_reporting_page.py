@@ -222,10 +222,13 @@ def test_a_report_of_another_study_or_without_tables_is_told(report, tmp_path, c
     assert not (tmp_path / "p.html").exists()
 
 
-@pytest.mark.parametrize(("file", "said"), [("tables/quality.meta.json", "overtone table quality"), ("figures/zoo.svg", "overtone figure zoo")])
+@pytest.mark.parametrize(("file", "said"), [
+    ("tables/quality.meta.json", "overtone table quality"), ("figures/zoo.svg", "overtone figure zoo"),
+])
 def test_a_missing_or_empty_exhibit_is_told_not_left_out(copied, capsys, file, said):
     root, reports = copied
-    arguments = ["page", "--study", str(root / "study.json"), "--results", str(root), "--reports", str(reports), "--out", str(reports / "p.html")]
+    arguments = ["page", "--study", str(root / "study.json"), "--results", str(root), "--reports", str(reports)]
+    arguments += ["--out", str(reports / "p.html")]
     for ruin, word in ((lambda path: path.write_bytes(b""), "empty"), (lambda path: path.unlink(), "not found")):
         ruin(reports / file)
         assert main(arguments) == 2

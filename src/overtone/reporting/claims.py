@@ -100,7 +100,7 @@ def _measure(question: Question, evidence: Evidence) -> dict[str, Any]:
         "at": decision.decisive.point.label, "p": decision.decisive.p, "effect": estimate.effect, "power": power(decision),
         "seeds": _least(decision.tested, "seeds"), "windows": _least(decision.tested, "windows"),
         "points": [_point(tested) for tested in _shown(question.rule, measurement, decision)], "points_unit": measurement.unit,
-        "trend": _point(decision.decisive) if question.rule["kind"] == "growth" else None, "notes": list(measurement.notes),
+        "trend": _point(decision.decisive) if question.rule["kind"] == "growth" else None, "notes": [*measurement.notes, *decision.notes],
         "sources": sorted({source for tested in decision.tested for source in tested.point.sources}),
     }
 
@@ -138,6 +138,8 @@ def _point(tested: Tested) -> dict[str, Any]:
 
 def power(decision: Decision) -> str:
     """What more seeds would bring, where the verdict is open; else with how many it was decided."""
+    if decision.notes:
+        return "Not a matter of seeds: more lengths, sizes or tasks would tell a trend from a step."
     item = decision.decisive
     estimate: Estimate = item.estimate
     if not item.point.seeds_matter:

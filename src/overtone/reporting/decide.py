@@ -3,7 +3,8 @@
     ordering   every point on the claimed side of `threshold`
     equality   every point within `tolerance` of `target`
     range      every point between `low` and `high`
-    growth     the trend on the claimed side of `threshold`; with `ahead`, the furthest point on that side of zero, too
+    growth     the trend on the claimed side of `threshold`, and still there (as a value) whichever single length, size or task is left
+               out: what one place carries is a step, not growth. With `ahead`, the furthest point on that side of zero, too
     crossing   points up to between[0] below `level`, points from between[1] on above it
 
 A rule holds where every point meets it and its doubt is excluded at 5%, p values corrected by Holm over the points of the claim
@@ -15,6 +16,7 @@ a setting of the claim is missing because its model failed there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +51,7 @@ class Decision:
     state: str
     tested: tuple[Tested, ...]
     decisive: Tested
+    notes: tuple[str, ...] = ()
 
 
 def decide(rule: Mapping[str, Any], measurement: Measurement) -> Decision:
@@ -72,7 +75,8 @@ def decide(rule: Mapping[str, Any], measurement: Measurement) -> Decision:
                    for point, (estimate, _, meets), p in zip(points, raw, adjusted, strict=True))
     state = _state(tested, measurement.lost)
     if rule["kind"] == "growth":  # the trend is what the claim is about
-        return Decision(state, tested, tested[0])
+        notes = _carried(rule, tested[0])
+        return Decision(OPEN if notes else state, tested, tested[0], notes)
     against = [item for item in tested if not item.meets]
     if state == FAILS:
         return Decision(state, tested, min((item for item in against if item.sure), key=_doubt))
@@ -102,6 +106,15 @@ def _one(rule: Mapping[str, Any], point: Point) -> tuple[Estimate, float | None,
         above, border = rule["side"] == "above", float(rule["threshold"])
     estimate = point.at(border)
     return estimate, 0.0 if _exact(estimate) else estimate.p, estimate.value > border if above else estimate.value < border
+
+
+def _carried(rule: Mapping[str, Any], trend: Tested) -> tuple[str, ...]:
+    """Which places a decided trend hangs on: those without which its value is on the other side."""
+    if not trend.sure:
+        return ()
+    beyond = {True: operator.gt, False: operator.lt}[rule["side"] == "above"]
+    return tuple(f"Without {left} the trend is {value:.2g}: that one place carries it." for left, value in trend.point.without
+                 if beyond(value, rule["threshold"]) != trend.meets)
 
 
 def _exact(estimate: Estimate) -> bool:
@@ -155,5 +168,5 @@ def rule_text(rule: Mapping[str, Any], unit: str = "") -> str:
         return f"every point from {rule['low']:g} to {rule['high']:g}{mark}"
     if kind == "growth":
         ahead = f", and the furthest point {rule['side']} 0" if rule.get("ahead") else ""
-        return f"the trend {rule['side']} {rule['threshold']:g}{ahead}"
+        return f"the trend {rule['side']} {rule['threshold']:g}, whichever one place is left out{ahead}"
     return f"below {rule['level']:g}{mark} up to {rule['between'][0]:g}, above it from {rule['between'][1]:g} on"

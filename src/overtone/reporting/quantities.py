@@ -63,6 +63,7 @@ class Point:
     `seeds_matter`: the number describes trained models, so a single seed cannot decide it; False for a property of one given
     model, a time, a size, or a published number.
     `sources`: files under results/STUDY (or keys of the reported numbers) that it was computed from.
+    `without`: of a trend, what it is with each place of the axis left out in turn; empty where fewer than three are there.
     """
 
     label: str
@@ -70,6 +71,7 @@ class Point:
     x: float | None = None
     sources: tuple[str, ...] = ()
     seeds_matter: bool = True
+    without: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

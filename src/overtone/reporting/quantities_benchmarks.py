@@ -12,7 +12,7 @@ from typing import Any
 
 from overtone.reporting import formats
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test, exact, lognormal, quantity, shifted
-from overtone.reporting.quantities_slope import regression_slope
+from overtone.reporting.quantities_slope import regression_slope, slopes_without
 from overtone.study.cells import COORDINATES
 
 _IQR = 1.349  # interquartile range of a normal distribution, in standard deviations
@@ -58,10 +58,11 @@ def _speedups(rows: Sequence[dict[str, Any]], key: str, model: Mapping[str, Any]
 
 def _log_trend(points: Sequence[Point], source: str) -> Point | None:
     """Slope of log2(value) per doubling of x: an exponent."""
-    usable = [(math.log2(point.x), math.log2(point.at(1.0).value)) for point in points if point.x]
+    usable = [(math.log2(point.x), math.log2(point.at(1.0).value), point.label) for point in points if point.x]
     if len(usable) < 2:
         return None
-    return Point("exponent in the length", regression_slope(*zip(*usable, strict=True)), None, (source,), seeds_matter=False)
+    x, y, labels = zip(*usable, strict=True)
+    return Point("exponent in the length", regression_slope(x, y), None, (source,), False, slopes_without(x, y, labels))
 
 
 @quantity

@@ -17,7 +17,7 @@ import pandas as pd
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import PLACE, SPLIT, outcome, paired
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
-from overtone.reporting.quantities_slope import regression_slope
+from overtone.reporting.quantities_slope import regression_slope, slopes_without
 from overtone.reporting.rows import select
 from overtone.reporting.statistics import Estimate
 
@@ -125,6 +125,9 @@ def compare(evidence: Evidence, experiments: Sequence[str], architectures: Seque
         for (setting, label, samples), x in zip(kept, axis, strict=True)
     )
     trend = _trend(statistic, [setting for setting, _, _ in kept], [samples for _, _, samples in kept], axis, over)
+    if trend:
+        values = [float(statistic(*(matrix.mean() for matrix in samples))) for _, _, samples in kept]
+        trend = replace(trend, without=slopes_without(axis, values, [label for _, label, _ in kept]))
     return Measurement(unit, points, trend, tuple(notes), found.lost if only == "all" else ())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from overtone.audits.peak import sheet_peak
 from overtone.errors import UserError
 from overtone.reporting import formats, statistics
 from overtone.reporting.quantities import Evidence, Measurement, Point, exact, published, reported_value
+from overtone.reporting.quantities_slope import slope, slopes_without
 
 
 def _point(label: str, value: float, *paths: str, x: float | None = None) -> Point:
@@ -80,8 +82,10 @@ def published_gap(evidence: Evidence, path: str, model: str, baseline: str, leas
             x.append(math.log2(length))
             y.append(float(statistics.gap(base, other)))
             points.append(_point(label, y[-1], path, x=length))
-    slope = float(np.polyfit(x, y, 1)[0]) if len(set(x)) > 1 else None
-    return Measurement("%", tuple(points), None if slope is None else _point("per doubling of the length", slope, path))
+    if len(set(x)) < 2:
+        return Measurement("%", tuple(points))
+    trend = _point("per doubling of the length", slope(x, y), path)
+    return Measurement("%", tuple(points), replace(trend, without=slopes_without(x, y, [point.label for point in points])))
 
 
 @published

@@ -15,12 +15,11 @@ from overtone.files import StrPath
 from overtone.reporting import style
 from overtone.reporting.formats import architecture_order
 
-
 # Columns that hold words, or truth values with gaps; every other column that a figure needs holds numbers.
-WORDS = frozenset((
-    "architecture attention audit chosen control corpus curve id kind method mode model objective protocol size source status "
-    "synchronised title tokenizer transplant variant verdict what when"
-).split())
+WORDS = frozenset({
+    "architecture", "attention", "audit", "chosen", "control", "corpus", "curve", "id", "kind", "method", "mode", "model", "objective",
+    "protocol", "size", "source", "status", "synchronised", "title", "tokenizer", "transplant", "variant", "verdict", "what", "when",
+})
 
 
 def read_table(folder: StrPath, name: str) -> pd.DataFrame:
