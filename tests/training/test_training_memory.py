@@ -24,6 +24,10 @@ from overtone.training.memory import OutOfMemory, as_out_of_memory
     (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB"), int(2.5 * 2**30)),
     (RuntimeError("std::bad_alloc"), None),
     (RuntimeError("could not create a primitive"), None),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), None),
+    (RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"), None),
+    (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), None),
+    (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), None),
     (OutOfMemory("own", 7), 7),
 ])
 def test_errors_that_mean_out_of_memory(error, requested):
@@ -34,7 +38,7 @@ def test_errors_that_mean_out_of_memory(error, requested):
     assert str(found)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("out of memory"), KeyError("allocate memory")])
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), RuntimeError("cuFFT error: CUFFT_EXEC_FAILED"), ValueError("out of memory"), KeyError("allocate memory")])
 def test_other_errors_are_not_taken_for_it(error):
     assert as_out_of_memory(error) is None
 

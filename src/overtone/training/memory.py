@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-# What the CPU allocator, C++, FFT libraries and oneDNN say when an allocation fails.
-_SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a ")
+# What the CPU allocator, C++, FFT libraries and oneDNN say when an allocation fails, and what cuBLAS, cuFFT and cuDNN do.
+_SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a ",
+          "_alloc_failed", "_allocation_failed")
 
 
 class OutOfMemory(Exception):
