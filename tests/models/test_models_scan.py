@@ -83,6 +83,21 @@ def test_not_a_number_is_not_swallowed(backend: str) -> None:
     assert last[0, 1].isnan().all()
 
 
+@pytest.mark.parametrize("backend", ["cpu", "chunked"])
+def test_autocast_does_not_round_the_states(backend: str) -> None:
+    values = inputs(2, 131, 6, 4, torch.float32)
+    exact = results(written_out, [value.detach().double().requires_grad_() for value in values])
+
+    def in_autocast(*given: Tensor) -> tuple[Tensor, Tensor]:  # the forward pass alone, as training has it
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return selective_scan(*given, backend=backend)
+
+    found = results(in_autocast, values)
+    for theirs, ours in zip(exact, found, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours.double() - theirs).abs().max() <= 5e-6 * theirs.abs().max()
+
+
 def test_strided_inputs_are_read_right() -> None:
     values = inputs(2, 20, 4, 3)
     turned = [value.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_() for value in values]

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from overtone.errors import unknown_name
 from overtone.ops import linear_scan
+from overtone.ops.precision import without_autocast
 
 BACKENDS = ("auto", "chunked", "cpu")
 CHUNK = 128  # tokens whose states are held at once
@@ -25,7 +26,7 @@ def selective_scan(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, in
     """(y (B, L, D), h after the last token (B, D, N)).
 
     u, delta (B, L, D), delta > 0; a (D, N), below 0; b, c (B, L, N); initial (B, D, N): all of one dtype, float32 or float64.
-    All inputs get gradients. An unknown backend is a UserError.
+    Computed in that dtype whatever the autocast. All inputs get gradients. An unknown backend is a UserError.
     """
     if backend not in BACKENDS:
         raise unknown_name("selective_scan backend", backend, BACKENDS)
@@ -55,5 +56,6 @@ def _chunk(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor)
     decay = torch.exp(delta.unsqueeze(-1) * a)  # (B, chunk, D, N)
     drive = (delta * u).unsqueeze(-1) * b.unsqueeze(2)
     states, last = linear_scan(decay.flatten(2), drive.flatten(2), h.flatten(1), return_final=True)
-    y = torch.matmul(states.unflatten(2, h.shape[1:]), c.unsqueeze(-1)).squeeze(-1)
+    with without_autocast(u.device.type):  # it would round the states to bfloat16
+        y = torch.matmul(states.unflatten(2, h.shape[1:]), c.unsqueeze(-1)).squeeze(-1)
     return y, last.unflatten(1, h.shape[1:])
