@@ -49,8 +49,10 @@ def test_a_lock_file_removed_by_its_holder_is_not_taken_for_the_new_one(tmp_path
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Three GPUs that are not there, and no scheduler."""
-    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_JOB_ID", "SLURM_STEP_ID", "LOCAL_RANK",
+                 "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "x")  # so that monkeypatch takes back what choose_device sets
+        monkeypatch.delenv(name)
     monkeypatch.setenv("OVERTONE_GPUS", "0,1,5")
     monkeypatch.setenv("OVERTONE_GPU_SLOTS", str(tmp_path / "slots"))
     monkeypatch.setattr(devices, "_held", [])
@@ -83,22 +85,68 @@ def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_by_dying(machine):
             process.wait()
 
 
-def test_what_is_set_already_is_honoured(machine, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+def test_one_gpu_that_is_set_already_is_honoured(machine, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert devices.choose_device("auto") == "cuda:0"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    assert not machine.exists()
+
+
+def test_of_several_assigned_gpus_each_process_takes_a_free_one(machine):
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "3,4,GPU-5/1"}
+    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
+    try:
+        told = sorted(process.stdout.readline().split() for process in processes)
+        assert told == [["cuda:0", "3"], ["cuda:0", "4"], ["cuda:0", "GPU-5/1"]]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_process_that_chose_keeps_its_gpu_when_it_asks_again(machine, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+    assert [devices.choose_device("cuda") for _ in range(2)] == ["cuda:0"] * 2
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    assert len(devices._held) == 1
+
+
+@pytest.mark.parametrize("size", [None, "2"])
+def test_ranks_divide_the_gpus_that_are_theirs(machine, monkeypatch, size):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
     monkeypatch.setenv("LOCAL_RANK", "1")
+    if size:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", size)
     assert devices.choose_device("cuda") == "cuda:1"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3,4"
     assert not machine.exists()
 
 
+def test_ranks_of_two_runs_on_four_gpus_do_not_meet(machine):
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1,2,3", "LOCAL_WORLD_SIZE": "2"}
+    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True, env=environment | {"LOCAL_RANK": rank})
+                 for rank in "0101"]
+    try:
+        assert sorted(process.stdout.readline().split()[1] for process in processes) == ["0", "1", "2", "3"]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def test_slurms_choice_is_honoured(machine, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_GPUS", "2")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "x")  # so that monkeypatch takes back what choose_device sets
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert devices.choose_device("cuda") == "cuda:0"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert not machine.exists()
+
+
+def test_two_slurm_jobs_that_both_count_from_0_do_not_wait_for_each_other(machine, monkeypatch):
+    for job in ("71", "72"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+        assert devices.choose_device("cuda") == "cuda:0"
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_cpu_only_when_asked_and_when_hidden(machine, monkeypatch):

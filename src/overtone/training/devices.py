@@ -1,7 +1,8 @@
 """Which device a process trains on, and a GPU of its own for each process of a machine. Imports no torch by itself.
 
-Snakemake counts GPUs but gives nobody an id. A slot is a file per GPU, locked for the life of the process that has it;
-a CUDA_VISIBLE_DEVICES that is set already, or Slurm's own choice, is honoured as it is.
+Snakemake counts GPUs but gives nobody an id. A slot is a file per GPU, locked for the life of the process that has it. A
+CUDA_VISIBLE_DEVICES that is set already, or Slurm's own choice, says which GPUs there are: one of them is taken as it is, of several a
+free one.
 """
 
 from __future__ import annotations
@@ -56,13 +57,19 @@ def slots_folder() -> Path:
     return Path(os.environ.get("OVERTONE_GPU_SLOTS") or Path(tempfile.gettempdir()) / f"overtone-gpus-{os.getuid()}")
 
 
+def _slot(name: str) -> Path:
+    """The lock file of a GPU. Each step of a Slurm job may number GPUs of its own from 0: its slots bear its name."""
+    step = [os.environ[key] for key in ("SLURM_JOB_ID", "SLURM_STEP_ID") if os.environ.get(key)]
+    return slots_folder() / f"{'-'.join(['gpu', *step, name.replace('/', '_')])}.lock"
+
+
 def take_slot(ids: list[str], log: Callable[[str], None], wait_s: float | None = None, poll_s: float = 1.0) -> str:
     """Lock the first free of these GPUs for this process's life and return its id; waits while all are taken."""
     began = time.monotonic()
     told = False
     while True:
         for name in ids:
-            handle = try_lock(slots_folder() / f"gpu-{name}.lock")
+            handle = try_lock(_slot(name))
             if handle is not None:
                 _held.append(handle)
                 return name
@@ -91,6 +98,9 @@ def choose_device(request: str, log: Callable[[str], None] = lambda line: None) 
         if ids:
             os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(ids, log)
             return "cuda:0"
+    elif len(assigned) > _local_processes(len(assigned)):  # others may have been given the same ones
+        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(assigned, log)
+        return "cuda:0"
     elif assigned:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(assigned))
         return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % len(assigned)}"
@@ -100,6 +110,11 @@ def choose_device(request: str, log: Callable[[str], None] = lambda line: None) 
             "Run on a GPU node, or set `device: cpu` in the study."
         )
     return "cpu"
+
+
+def _local_processes(assigned: int) -> int:
+    """Processes of this run on this machine, which share the GPUs assigned to it by rank; a launcher that does not tell has one a GPU."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", assigned)) if "LOCAL_RANK" in os.environ else 1
 
 
 def usable(name: str) -> str:
