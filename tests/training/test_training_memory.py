@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -14,7 +16,33 @@ from hypothesis import strategies as st
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.child import in_child
 from overtone.benchmarks.memory import extrapolate, longest, subjects
-from overtone.training.memory import OutOfMemory, as_out_of_memory
+from overtone.training.memory import MemoryMeter, OutOfMemory, as_out_of_memory
+
+
+class Card:
+    """A GPU's allocator as torch.cuda tells of it."""
+
+    def __init__(self):
+        self.allocated = self.peak = 0
+
+    @contextmanager
+    def holding(self, size):
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
+        yield
+        self.allocated -= size
+
+    def reset(self, device=None):
+        self.peak = self.allocated
+
+
+@pytest.fixture
+def card(monkeypatch):
+    made = Card()
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: made.peak)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", made.reset)
+    return made
 
 
 @pytest.mark.parametrize(("error", "requested"), [
@@ -47,6 +75,33 @@ def test_a_real_failed_allocation_is_recognised():
     with pytest.raises(RuntimeError) as told:
         torch.empty(1 << 50, dtype=torch.uint8)
     assert as_out_of_memory(told.value).requested == 1 << 50
+
+
+@pytest.mark.skipif(not find_spec("triton"), reason="triton is not installed")
+def test_what_a_kernel_takes_while_it_is_tuned_is_not_in_the_peak(card, monkeypatch):
+    """Through Triton's own tuner; the card's allocator and the timing are made up, because there may be none."""
+    import triton.testing
+
+    from overtone.ops.linear_scan import triton as kernels
+
+    def timing(launch, quantiles):
+        with card.holding(256 << 20):
+            return [1.0] * len(quantiles)
+
+    monkeypatch.setattr(triton.testing, "do_bench", timing)
+    device = torch.device("cuda")
+    with card.holding(1000):
+        pass
+    meter = MemoryMeter(torch.nn.Linear(2, 2), device)
+    with card.holding(500):
+        kernels.scan_fwd_kernel.nargs = {}
+        for configuration in kernels.scan_fwd_kernel.configs:
+            assert kernels.scan_fwd_kernel._bench(config=configuration) == [1.0] * 3
+        assert meter.peak() == 500
+        with card.holding(100):
+            pass
+    assert meter.peak() == 600
+    assert MemoryMeter(torch.nn.Linear(2, 2), device).peak() == 0
 
 
 @given(wall=st.integers(0, 5000), start=st.integers(1, 300), resolution=st.floats(0.0, 0.5))

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from overtone.ops.peak import peak_allocated, reset_peak
+
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, str]:
     """(bytes, how they were measured) of one call.
@@ -20,11 +22,11 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, st
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
+        reset_peak(device)
         before = torch.cuda.memory_allocated(device)
         call()
         torch.cuda.synchronize(device)
-        return max(0, torch.cuda.max_memory_allocated(device) - before), "cuda_max_memory_allocated"
+        return max(0, peak_allocated(device) - before), "cuda_max_memory_allocated"
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler tells of its start and stop on stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         call()

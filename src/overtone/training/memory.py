@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from overtone.ops.peak import peak_allocated, reset_peak
+
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # What the CPU allocator, C++, FFT libraries and oneDNN say when an allocation fails, and what cuBLAS, cuFFT and cuDNN do.
 _SIGNS = ("allocate memory", "enough memory", "bad_alloc", "out of memory", "memory error", "could not create a ",
@@ -75,8 +77,8 @@ def _return_freed_memory() -> None:
 class MemoryMeter:
     """Memory that a model and its training take, from when the meter was made with the (warmed-up) model in place.
 
-    On a GPU the allocator's count. On a CPU what the process holds beyond its state at the start, the model's own
-    parameters counted in: resident memory for the peak, private writable memory (RLIMIT_DATA) for the limit.
+    On a GPU the allocator's count, without what tuning kernels took. On a CPU what the process holds beyond its state at the
+    start, the model's own parameters counted in: resident memory for the peak, private writable memory (RLIMIT_DATA) for the limit.
     """
 
     def __init__(self, model: torch.nn.Module, device: torch.device, limit: int | None = None) -> None:
@@ -85,7 +87,7 @@ class MemoryMeter:
         if self.limit is not None:
             _return_freed_memory()
         if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+            reset_peak(device)
         else:
             with suppress(OSError):  # resets VmHWM, so that a peak before this one does not count
                 Path("/proc/self/clear_refs").write_text("5")
@@ -101,7 +103,7 @@ class MemoryMeter:
     def peak(self) -> int:
         """The peak so far in bytes."""
         if self.device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self.device))
+            return peak_allocated(self.device)
         return max(0, status_bytes("VmHWM") - self._resident)
 
     @contextmanager
