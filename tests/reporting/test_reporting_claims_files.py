@@ -112,14 +112,14 @@ def outcomes(reported):
 def test_the_papers_own_numbers_contradict_these_claims_and_no_others():
     failed = {name for name, holds in outcomes(load_reported()).items() if not holds}
     assert failed == {
-        "H6", "H7",  # the flash Transformer's memory is linear, and that of Harmonic to within 12%
+        "H7",  # the flash Transformer's memory is linear
         "H10", "H12",  # 7M to 112M meets no way of counting; the scaling gaps mix denominators
         "H17",  # the budget doubles at 32K
-        "H20",  # the spread between seeds is shared by the three models
-        "H21",  # unsynchronised 6.45M tokens/s against 0.33M, more arithmetic than the device has, and a faster Transformer
+        "H21",  # unsynchronised 6.45M tokens/s against 0.33M, more arithmetic than the device has
         "H22",  # 1024 times is the window's growth, not a token's
         "H27",  # 9.4 to 10.5 bpt is the distance from Hallamonic, not TinyLlama's degradation
         "H25",  # 3.83 bpt on random tokens, where the floor is 14.97
+        "R14",  # 440 and 576 times grow with exponent 0.19, L² against L log L with nearly 1
     }
 
 
@@ -128,8 +128,6 @@ def test_the_papers_own_numbers_contradict_these_claims_and_no_others():
     ("H12", lambda r: [row.update(gap_pct=100 * (row["transformer"] - row["harmonic"]) / row["transformer"])
                        for row in r["harmonic"]["scaling_enwik8"] if "hidden" in row and "gap_pct" in row]),
     ("H17", lambda r: r["harmonic"]["training"].update(tokens_per_step=65536)),
-    ("H20", lambda r: r["harmonic"]["seeds_enwik8_8192"].update(
-        mamba={42: 6.81, 123: 6.39, 7: 6.60, 11: 6.44, 99: 6.57}, transformer={42: 7.0, 123: 7.1, 7: 6.8, 11: 6.9, 99: 7.2})),
     ("H22", lambda r: r["harmonic"]["memory_profile_batch2_bf16_GB"].update(lengths=[32, 2048, 4096, 8192, 16384, 32768])),
     ("H25", lambda r: r["harmonic"]["hallamonic"]["red_flags"]["uniform_random_tokens_bpt"].update(hallamonic=15.2)),
 ])
@@ -166,7 +164,7 @@ def test_published_values_of_the_checks():
     assert values("H21", 1)[1] > 1
     assert values("H22") == [32]
     assert values("H25") == pytest.approx([3.8263 - 14.9658], abs=1e-4)
-    assert values("H20")[0] > 0.98
+    assert values("R14") == pytest.approx([0.1936], abs=1e-4)
 
 
 def test_the_documentation_names_every_quantity_with_its_parameters():

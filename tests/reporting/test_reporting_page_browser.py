@@ -96,7 +96,7 @@ def test_the_filter_works(opened):
     assert shown_claims(opened) == everything
     opened.find_element("css selector", "#filter-paper option[value=resonatorlm]").click()
     assert {name[0] for name in shown_claims(opened)} == {"R"}
-    button = opened.find_element("css selector", "button.count[data-verdict=contradicted]")
+    button = opened.find_element("css selector", "button.count[data-verdict=self-inconsistent]")
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     assert shown_claims(opened) == ["R14"]

@@ -84,7 +84,7 @@ class Results:
     def sweep(self) -> pd.DataFrame:
         """One row a trial of the learning-rate sweeps: the columns of `cells` and `rate`, its folder's name."""
         rows = [
-            self._cell(cell, f"lr_sweep/{protocol}/{architecture}/{rate}/metrics.json") | {"rate": rate}
+            self._cell(cell, f"lr_sweep/{protocol}/{architecture}/{rate}/metrics.json", ("validation",)) | {"rate": rate}
             for protocol in sorted(self.study.lr_sweep)
             for architecture, rate, cell in sweep_trials(self.study, protocol)
         ]
@@ -138,7 +138,8 @@ class Results:
         self._read_files[relative] = data
         return self._read_files[relative]
 
-    def _cell(self, cell: Cell, relative: str) -> dict[str, Any]:
+    def _cell(self, cell: Cell, relative: str, splits: Sequence[str] = SPLITS) -> dict[str, Any]:
+        """One row; `splits`: what a cell that ended ok must have been evaluated on."""
         data = self._read(relative, _CELL_KEYS)
         path = self.root / relative
         if data["status"] not in STATUSES:
@@ -146,8 +147,8 @@ class Results:
         if data["hash"] != cell.hash:
             raise UserError(f"{path}: measured with another configuration (hash {data['hash']}, the study's cell has "
                             f"{cell.hash}). Run snakemake again.")
-        if data["status"] == "ok" and not set(SPLITS) <= set(data["evaluation"]):
-            raise UserError(f"{path}: status ok without an evaluation of {' and '.join(SPLITS)}. Train the cell again.")
+        if data["status"] == "ok" and not set(splits) <= set(data["evaluation"]):
+            raise UserError(f"{path}: status ok without an evaluation of {' and '.join(splits)}. Train the cell again.")
         config = cell.config()
         row: dict[str, Any] = cell.coordinates | {
             "key": cell.key, "hash": cell.hash, "model": cell.model, "hidden": cell.hidden,

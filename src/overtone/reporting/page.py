@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from overtone.audits.settings import AUDITS
 from overtone.errors import UserError
 from overtone.files import canonical_json, read_json
 from overtone.reporting import formats
-from overtone.reporting.claims import VERDICTS, measured_text, points_text, value_text
+from overtone.reporting.claims import SELF_INCONSISTENT, VERDICTS, measured_text, points_text, value_text
 from overtone.reporting.claims_file import load_paper_titles
 from overtone.reporting.page_exhibits import Shown, show_exhibits
 from overtone.reporting.page_plot import IntervalPlot, interval_plot
@@ -49,7 +50,8 @@ def render(study_file: Path, results: Path, reports: Path, out: Path) -> str:
         study=study, description=study.data["description"], claims=[_claim(item, exhibits) for item in claims["claims"]],
         decides=claims["verdicts"], decided_at=claims["commit"], titles=load_paper_titles(study.data["claims"]), verdicts=VERDICTS,
         counts={verdict: sum(item["verdict"] == verdict for item in claims["claims"]) for verdict in VERDICTS},
-        exhibits=exhibits, audits=_audits(study, results), cells=cells, run=describe_run(study, results / "logs", list(cells.values())),
+        measured=Counter(item["measured_verdict"] for item in claims["claims"] if item["verdict"] == SELF_INCONSISTENT), exhibits=exhibits,
+        audits=_audits(study, results), cells=cells, run=describe_run(study, results / "logs", list(cells.values())),
         config=canonical_json(study.data), style=style, script=script, style_digest=_digest(style), script_digest=_digest(script),
     )
 

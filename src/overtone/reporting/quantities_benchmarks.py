@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from overtone.reporting import formats
-from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test, exact, lognormal, quantity, shifted
+from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, exact, lognormal, quantity
+from overtone.reporting.quantities_power import power_exponent
 from overtone.reporting.quantities_slope import regression_slope, slopes_without
 from overtone.study.cells import COORDINATES
 
 _IQR = 1.349  # interquartile range of a normal distribution, in standard deviations
 _REPEATS = 3  # fewer say nothing about their spread
-_APART = 1.5  # lengths whose memory is compared
 
 
 def _rows(evidence: Evidence, name: str) -> list[dict[str, Any]]:
@@ -107,45 +106,30 @@ def throughput_ratio(evidence: Evidence, model: str, baseline: str) -> Measureme
 def token_cost_exponent(evidence: Evidence, architecture: str) -> Measurement:
     """Exponent p of the part of a token's training time that grows with the length, a + b L^p: 1024 times over 1K to 32K is p = 2.
 
-    Free of the constant part, as `memory_exponent`.
+    Free of the constant part (`quantities_power`).
     """
     times = sorted((row["length"], 1 / row["tokens_per_s"]["median"]) for row in _rows(evidence, "throughput")
                    if row["architecture"] == architecture and row["synchronised"])
-    slope = _secant_slope(times)
-    if slope is None:
+    exponent = power_exponent(*zip(*times, strict=True)) if times else None
+    if exponent is None:
         raise NotMeasuredError(f"The time a token of {architecture} does not grow over at least three lengths of the throughput benchmark.")
-    return Measurement("", (Point("exponent", shifted(slope, 1.0), None, ("benchmarks/throughput.json",), False),))
+    return Measurement("", (Point("exponent", exponent, None, ("benchmarks/throughput.json",), False),))
 
 
 @quantity
 def memory_exponent(evidence: Evidence, architecture: str, attention: str | None = None) -> Measurement:
     """Exponent of growth of peak training memory with length, free of any constant part: 1 for a + bL, 2 for a + bL^2.
 
-    1 + the slope of log2((M2 - M1) / (L2 - L1)) in log2((L1 + L2) / 2) over neighbouring lengths at least `_APART` times apart: closer
-    ones, as a search for the longest length tries them, differ by noise. attention: the kernel, where a model has one.
+    Of every length that trained, those that the search for the longest one tried included (`quantities_power`). attention: the kernel,
+    where a model has one.
     """
     measured = sorted((row["length"], row["peak_bytes"]) for row in _rows(evidence, "memory")
                       if (row["architecture"], row["status"]) == (architecture, "ok") and attention in (None, row["attention"]))
-    kept: list[tuple[int, int]] = []
-    for length, peak in measured:
-        if not kept or length >= _APART * kept[-1][0]:
-            kept.append((length, peak))
-    slope = _secant_slope(kept)
-    if slope is None:
+    exponent = power_exponent(*zip(*measured, strict=True)) if measured else None
+    if exponent is None:
         raise NotMeasuredError(f"Peak memory of {architecture} does not grow over at least three lengths.")
-    label = f"exponent, {formats.length(kept[0][0])} to {formats.length(kept[-1][0])}"
-    return Measurement("", (Point(label, shifted(slope, 1.0), None, ("benchmarks/memory.json",), False),))
-
-
-def _secant_slope(values: Sequence[tuple[int, float]]) -> Test | None:
-    """The slope of log2((y2 - y1) / (x2 - x1)) in log2((x1 + x2) / 2) over neighbours: p - 1 for y = a + b x^p.
-
-    None where y does not grow.
-    """
-    secants = [((low[0] + high[0]) / 2, (high[1] - low[1]) / (high[0] - low[0])) for low, high in pairwise(values)]
-    if len(secants) < 2 or any(secant <= 0 for _, secant in secants):
-        return None
-    return regression_slope([math.log2(x) for x, _ in secants], [math.log2(secant) for _, secant in secants])
+    label = f"exponent, {formats.length(measured[0][0])} to {formats.length(measured[-1][0])}"
+    return Measurement("", (Point(label, exponent, None, ("benchmarks/memory.json",), False),))
 
 
 @quantity

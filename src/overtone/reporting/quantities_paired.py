@@ -100,6 +100,13 @@ def labels(settings: Sequence[Setting]) -> list[str]:
     return named
 
 
+def _place(settings: Sequence[Setting]) -> list[str]:
+    """Text and size that all settings share: a verdict is about them."""
+    names = [{str(setting.coordinates[index]) for setting in settings} for index in (1, 2, 3)]
+    shared = [word for words in names if len(words) == 1 for word in words]
+    return [f"Measured on {', '.join(shared)}."] if shared else []
+
+
 def compare(evidence: Evidence, experiments: Sequence[str], architectures: Sequence[str], statistic: Statistic, unit: str,
             over: str = "length", only: str = "all", sizes: Sequence[str] = (), test: SettingTest | None = None) -> Measurement:
     """`statistic(mean of each architecture)` in every setting of the experiments, and its trend.
@@ -112,7 +119,7 @@ def compare(evidence: Evidence, experiments: Sequence[str], architectures: Seque
     """
     found = trained(evidence, experiments, architectures)
     settings = _at_edge([item for item in found.settings if not sizes or item.coordinates[3] in sizes], only)
-    kept, notes = [], list(found.notes)
+    kept, notes = [], [*_place(settings), *found.notes]
     for setting, label in zip(settings, labels(settings), strict=True):
         samples = setting.samples()
         if samples:

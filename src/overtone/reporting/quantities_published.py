@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from overtone.audits.peak import sheet_peak
 from overtone.errors import UserError
 from overtone.reporting import formats, statistics
@@ -42,15 +40,6 @@ def published_ratio(evidence: Evidence, numerator: str, denominator: str) -> Mea
     """One published number divided by another."""
     top, bottom = (float(reported_value(evidence.reported, path)) for path in (numerator, denominator))
     return Measurement("×", (_point("ratio", top / bottom, numerator, denominator),))
-
-
-@published
-def published_ratio_by_length(evidence: Evidence, table: str, numerator: str, denominator: str) -> Measurement:
-    """One published column divided by another, at every length."""
-    return Measurement("×", tuple(
-        _point(formats.length(length), top / bottom, f"{table}.{numerator}", f"{table}.{denominator}", x=length)
-        for length, (top, bottom) in _by_length(evidence, table, numerator, denominator)
-    ))
 
 
 @published
@@ -146,21 +135,6 @@ def published_budget_ratio(evidence: Evidence, training: str, lengths: str) -> M
     return Measurement("×", tuple(
         _point(formats.length(length), count / least, training, lengths, x=length) for length, count in tokens.items()
     ))
-
-
-@published
-def published_shared_seed_variance(evidence: Evidence, table: str, models: list[str]) -> Measurement:
-    """Share of the variance between seeds that all models have in common.
-
-    With d_ms the deviation of model m at seed s from the model's mean: M sum_s mean_m(d_ms)^2 / sum_ms d_ms^2. Independent
-    models would share 1/M of it.
-    """
-    columns = [reported_value(evidence.reported, f"{table}.{model}") for model in models]
-    seeds = sorted(set.intersection(*(set(column) for column in columns)))
-    values = np.asarray([[column[seed] for seed in seeds] for column in columns], dtype=np.float64)
-    deviations = values - values.mean(axis=1, keepdims=True)
-    share = len(models) * float((deviations.mean(axis=0) ** 2).sum()) / float((deviations**2).sum())
-    return Measurement("", (_point(f"{len(seeds)} seeds, {len(models)} models", share, *(f"{table}.{model}" for model in models)),))
 
 
 @published

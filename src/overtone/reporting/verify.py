@@ -101,6 +101,8 @@ def _differences(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
 
 
 def _check_scores(path: Path, metrics: Mapping[str, Any]) -> Iterator[Problem]:
+    if metrics["status"] == "ok" and "test" not in metrics["evaluation"]:
+        yield Problem(path, "scores", "no evaluation of test. Train the cell again.")
     for split, scores in metrics["evaluation"].items():
         windows, length, targets = scores["window_bpt"], scores["window_length"], scores["targets"]
         sizes = [length] * (len(windows) - 1) + [targets - length * (len(windows) - 1)]

@@ -41,7 +41,8 @@ def build(name: str, results: Results) -> Table:
         measured, header, rows,
         f"Test loss without one part, differences from the full {formats.architecture(full)} paired over windows and seeds; "
         f"{caption.setting(cells, measured)}.",
-        [*caption.substitution(name, cells), *caption.failures(measured), *caption.single_seed(measured)],
+        [*caption.substitution(name, cells), *caption.tuning(results.study, cells), *caption.inherited(results.study, cells),
+         *caption.failures(measured), *caption.single_seed(measured)],
     )
 
 

@@ -11,6 +11,7 @@ from overtone.reporting.formats import count, length
 from overtone.reporting.rows import each
 from overtone.reporting.tables.published import SETTINGS
 from overtone.study import Study, experiment_cells
+from overtone.study.cells import rate_owner
 
 
 def listed(items: Iterable[object]) -> str:
@@ -45,6 +46,14 @@ def tuning(study: Study, cells: pd.DataFrame) -> list[str]:
     """Where the rates of these cells were chosen. Cells of other lengths and tokenizers train at the same rate."""
     return [f"Protocol {protocol}: learning rates were chosen at {length(sweep['length'])} tokens a window with {sweep['tokenizer']}; no "
             "interval covers that choice." for protocol, sweep in sorted(study.lr_sweep.items()) if protocol in set(cells["protocol"])]
+
+
+def inherited(study: Study, cells: pd.DataFrame) -> list[str]:
+    """Which architectures train at a rate that was swept for another one."""
+    swept = cells[[training["lr"] == "swept" for training in cells["training"]]]
+    owners = {name: rate_owner(study, name) for name in dict.fromkeys(swept["architecture"])}
+    borrowed = sorted({owner for name, owner in owners.items() if owner != name})
+    return [f"An ablation trains at the rate swept for {listed(borrowed)}; its own best rate was not looked for."] if borrowed else []
 
 
 def machine(environment: Mapping[str, Any]) -> str:
