@@ -7,7 +7,7 @@ from overtone.study.resources import cell_resources
 
 
 def asked(study, **changes):
-    cell = next(cell for cell in study_cells(study) if cell.model == "harmonic")
+    cell = next(cell for cell in study_cells(study) if cell.model == cell.protocol == "harmonic")
     return cell_resources(study, replace(cell, **changes))
 
 

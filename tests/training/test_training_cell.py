@@ -55,6 +55,13 @@ def test_an_ok_cell_has_everything_and_its_weights(make_cell, train, tmp_path):
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_a_trial_does_not_read_test(make_cell, train):
+    whole, trial = train(make_cell(), "cell"), train(make_cell(), "trial", evaluated=["validation"])
+    check("metrics", trial, "metrics.json")
+    assert set(trial["evaluation"]) == {"validation"}
+    assert trial["evaluation"]["validation"] == whole["evaluation"]["validation"]
+
+
 def test_weights_that_cannot_be_written_leave_the_old_model(make_cell, train, tmp_path, monkeypatch):
     cell = make_cell(budget=256)
     train(cell)

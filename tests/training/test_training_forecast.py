@@ -25,7 +25,7 @@ def test_a_cell_costs_what_its_model_says(smoke):
     training = cell.config()["training"]
     assert found.parameters == parameter_counts(model)["total"]
     assert found.tokens == training["budget"] // cell.length * cell.length
-    read = region_tokens(smoke, cell.corpus, cell.tokenizer) + training["validation_points"] * 16384
+    read = region_tokens(smoke, cell.corpus, cell.tokenizer, ("validation", "test")) + training["validation_points"] * 16384
     assert found.flops == pytest.approx(flops_per_token(model, cell.length) * (3 * found.tokens + read))
     assert found.memory_bytes > 16 * found.parameters
 

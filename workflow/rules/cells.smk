@@ -54,7 +54,7 @@ rule trial:
         device=STUDY.data["device"],
     shell:
         "overtone train --cell {params.cell:q} --tokens {params.tokens:q} --state {params.state:q}"
-        " --device {params.device} --gpus {resources.gpu} --out {output} 2> {log}"
+        " --device {params.device} --gpus {resources.gpu} --evaluate validation --out {output} 2> {log}"
 
 
 rule choose_rate:

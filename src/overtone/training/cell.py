@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,12 @@ def train_cell(
     device: str = "cpu",
     stop: StopFlag | None = None,
     tensorboard: Path | None = None,
+    evaluated: Sequence[str] = ("validation", "test"),
 ) -> dict[str, Any]:
     """Train and evaluate one cell, resuming what STATE/HASH holds; write OUT and model/ beside it, return the metrics.
 
-    rate: the peak learning rate of a swept cell. device: cpu, cuda or auto. Raises UserError for what the user can mend
+    rate: the peak learning rate of a swept cell. device: cpu, cuda or auto. evaluated: the splits that are read afterwards; what a
+    rate is chosen by does not read test. Raises UserError for what the user can mend
     and Interrupted after a stop signal; `oom` and `diverged` are outcomes, not errors.
     """
     began = time.perf_counter()
@@ -87,7 +90,7 @@ def train_cell(
     )
     progress.log(f"{plan.windows} windows of {plan.length} tokens in {plan.steps} steps, peak rate {peak_rate:g}")
     with cell_lock(folder if ranks.rank == 0 else folder / f"rank-{ranks.rank}"):
-        job = _Job(cell, plan, protocol, peak_rate, files, where, ranks, folder, stop or StopFlag(), progress)
+        job = _Job(cell, plan, protocol, peak_rate, files, where, ranks, folder, stop or StopFlag(), progress, evaluated)
         try:
             metrics = job.run(Path(out), began)
         finally:
@@ -128,7 +131,9 @@ class _Job:
         folder: Path,
         stop: StopFlag,
         progress: Progress,
+        evaluated: Sequence[str],
     ) -> None:
+        self.evaluated = evaluated
         self.cell, self.plan, self.protocol, self.rate = cell, plan, protocol, rate
         self.files, self.device, self.ranks, self.folder = files, device, ranks, folder
         self.stop, self.progress = stop, progress
@@ -162,7 +167,7 @@ class _Job:
         try:
             self.trainer.train(self.validate)
             started = time.perf_counter()
-            for split in ("validation", "test"):
+            for split in self.evaluated:
                 evaluation[split] = self.evaluate(split)
                 evaluated += evaluation[split]["targets"]
             evaluated_s = time.perf_counter() - started

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
@@ -126,14 +126,14 @@ class Forecast:
     memory_bytes: int
 
 
-def region_tokens(study: Study, corpus: str, tokenizer: str) -> int:
-    """Tokens of validation and test together, roughly; 0 where the registry does not know the corpus's size."""
+def region_tokens(study: Study, corpus: str, tokenizer: str, splits: Sequence[str]) -> int:
+    """Tokens of these splits together, roughly; 0 where the registry does not know the corpus's size."""
     size = int(corpus_registry()[corpus].get("content", {}).get("bytes", 0))
     entry = study.tokenizers[tokenizer]
     per_token = {"bytes": 1.0, "characters": 1.0, "gpt2": GPT2_BYTES_PER_TOKEN}.get(
         entry["kind"], max(1.0, 0.3 * math.log2(vocabulary_of(entry)) - 0.6)
     )
-    return int(size * (study.data["split"]["validation"] + study.data["split"]["test"]) / per_token)
+    return int(size * sum(study.data["split"][split] for split in splits) / per_token)
 
 
 def shape_of_cell(study: Study, cell: Cell, length: int) -> tuple[Shape, float]:
@@ -182,12 +182,12 @@ class Forecaster:
         self.device = device
         self.calibration = calibration
 
-    def cell(self, cell: Cell) -> Forecast:
-        """One cell."""
+    def cell(self, cell: Cell, evaluated: Sequence[str] = ("validation", "test")) -> Forecast:
+        """One cell, or a trial: that is evaluated on validation alone."""
         training = cell.config()["training"]
         shape, forward = shape_of_cell(self.study, cell, cell.length)
         tokens = training["budget"] // cell.length * cell.length
-        read = region_tokens(self.study, cell.corpus, cell.tokenizer) + training.get("validation_points", 4) * CURVE_TOKENS
+        read = region_tokens(self.study, cell.corpus, cell.tokenizer, evaluated) + training.get("validation_points", 4) * CURVE_TOKENS
         held = (training.get("batch") or max(1, training["tokens_per_step"] // cell.length)) * cell.length
         return self.run(cell.architecture, shape, tokens, forward * (TRAINING_PASSES * tokens + read), held)
 

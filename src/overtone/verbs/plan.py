@@ -64,7 +64,7 @@ def forecast_study(study: Study, device: Device, price: float, results: Path | N
     counted: set[str] = set()
     rows = []
     for protocol in sorted(study.lr_sweep):
-        trials = [forecaster.cell(cell) for _, _, cell in sweep_trials(study, protocol)]
+        trials = [forecaster.cell(cell, ("validation",)) for _, _, cell in sweep_trials(study, protocol)]
         rows.append(_row(f"sweep of {protocol}", trials, device, price))
     for name in sorted(study.experiments):
         cells = experiment_cells(study, name)
@@ -154,7 +154,7 @@ def _not_counted(study: Study) -> list[str]:
     from overtone.training.forecast import region_tokens
 
     pairs = sorted({(cell.corpus, cell.tokenizer) for cell in study_cells(study)})
-    unknown = sorted({corpus for corpus, tokenizer in pairs if not region_tokens(study, corpus, tokenizer)})
+    unknown = sorted({corpus for corpus, tokenizer in pairs if not region_tokens(study, corpus, tokenizer, ("validation", "test"))})
     left_out = ["benchmarks, audits and figures"]
     return left_out + ([f"evaluation on {', '.join(unknown)}: size not in the registry"] if unknown else [])
 

@@ -37,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", type=int, default=1, metavar="N", help="data-parallel processes, one GPU each (0 or 1: none)"
     )
+    parser.add_argument(
+        "--evaluate",
+        nargs="+",
+        default=["validation", "test"],
+        choices=("validation", "test"),
+        metavar="SPLIT",
+        help="splits to read after training (default: both; a trial of a sweep reads validation alone)",
+    )
     parser.add_argument("--tensorboard", metavar="DIR", help="also write TensorBoard events there")
 
 
@@ -68,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
                 device=args.device,
                 stop=stop,
                 tensorboard=Path(args.tensorboard) if args.tensorboard else None,
+                evaluated=args.evaluate,
             )
         except Interrupted as error:
             print(f"overtone train: {error}; run the same command to go on", file=sys.stderr)
