@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overtone.reporting.quantities_power import power_exponent
@@ -12,6 +12,7 @@ from overtone.reporting.quantities_power import power_exponent
 LENGTHS = (256, 512, 1024, 2048, 4096, 4200)
 
 
+@settings(deadline=None)  # the first call imports scipy
 @given(st.floats(0.3, 3.0), st.floats(0.0, 1e8), st.floats(1.0, 1e4))
 def test_exact_numbers_give_their_exponent(p, constant, factor):
     y = [constant + factor * length**p for length in LENGTHS]
