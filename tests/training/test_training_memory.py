@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.child import in_child
-from overtone.benchmarks.memory import extrapolate, longest, subjects
+from overtone.benchmarks.memory import Settings, Subject, extrapolate, longest, measure_subject, subjects
 from overtone.training.memory import MemoryMeter, OutOfMemory, as_out_of_memory
 
 
@@ -66,7 +67,8 @@ def test_errors_that_mean_out_of_memory(error, requested):
     assert str(found)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), RuntimeError("cuFFT error: CUFFT_EXEC_FAILED"), ValueError("out of memory"), KeyError("allocate memory")])
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), RuntimeError("cuFFT error: CUFFT_EXEC_FAILED"),
+                                   ValueError("out of memory"), KeyError("allocate memory")])
 def test_other_errors_are_not_taken_for_it(error):
     assert as_out_of_memory(error) is None
 
@@ -140,6 +142,53 @@ def test_a_child_answers_raises_or_dies_without_harm():
         in_child(lambda: 1 / 0)
     with pytest.raises(RuntimeError, match="SIGKILL"):
         in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_a_step_on_a_card_is_rehearsed_then_limited_then_measured(card, monkeypatch):
+    """On a CPU with torch.cuda's own checks; what would call the driver is made up."""
+    told = []
+    card.peak = 1_000_000
+    monkeypatch.setattr(torch.cuda.memory, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_setMemoryFraction", lambda share, number: told.append(("share", share, number)), raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=4_000_000_000))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: told.append(("reset", device)))
+    candidate = candidates(("harmonic",), hidden=16, vocab_size=32, match="")[0]
+    model = candidate.build(0)
+    model.to = lambda device: model
+    loss = model.loss
+
+    def watched(ids, targets):
+        told.append(("step", ids.shape[1]))
+        if ids.shape[1] == 64 and ("share", 0.25, 0) not in told:
+            raise torch.OutOfMemoryError("CUDA out of memory")  # only the rehearsal: the tuner's doing
+        return loss(ids, targets)
+
+    model.loss = watched
+    subject = Subject(SimpleNamespace(name="harmonic", build=lambda seed: model), None)
+    rows, best, _ = measure_subject(subject, Settings(device="cuda", lengths=(64, 128), max_length=128, limit_gb=1.0))
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    assert best["length"] == 128
+    assert told == [
+        event for length in (64, 128)
+        for event in (("step", length), ("share", 0.25, 0), ("step", 8), ("reset", 0), ("step", length), ("share", 1.0, 0))
+    ]
+
+
+def test_steps_on_two_threads_end(tmp_path):
+    """Wide enough that torch shares the work; it is forked, and threads are not."""
+    words = ["bench", "memory", "--architectures", "transformer", "harmonic", "--match", "", "--hidden", "128", "--vocab-size", "64",
+             "--lengths", "64", "512", "--max-length", "512", "--limit-gb", "0.4", "--threads", "2", "--out", str(tmp_path / "memory.json")]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    process = subprocess.Popen([sys.executable, "-m", "overtone.cli", *words], env=environment, start_new_session=True)
+    try:
+        assert process.wait(timeout=120) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a step that waits for ever outlives its parent
+    found = json.loads((tmp_path / "memory.json").read_text())
+    assert {row["status"] for row in found["rows"]} == {"ok"}
+    assert found["environment"]["threads"] == 2
 
 
 def test_quadratic_attention_meets_the_wall_and_fused_attention_does_not(tmp_path):

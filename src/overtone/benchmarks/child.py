@@ -14,7 +14,8 @@ from typing import Any
 def in_child(call: Callable[[], Any]) -> Any:
     """The JSON-able result of `call`, run in a forked child; nothing it does reaches this process.
 
-    Torch must not have started threads or CUDA here. A child that raises or dies is a RuntimeError with what it said.
+    Torch must not have started threads or CUDA here: a child that needs OpenMP's would wait for ever, and one whose parent has taken a
+    backward pass may be refused its own. A child that raises or dies is a RuntimeError with what it said.
     """
     reader, writer = os.pipe()
     sys.stdout.flush()

@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 
 from overtone.benchmarks.candidates import Candidate, candidates_of
 from overtone.benchmarks.child import in_child
-from overtone.benchmarks.settings import add_settings, device_name, resolve_settings, setting
+from overtone.benchmarks.settings import add_settings, device_name, numbered, resolve_settings, setting
 from overtone.errors import UserError
 from overtone.files import write_json
 from overtone.models import architecture
@@ -85,20 +86,31 @@ def training_step(model: Any, device: torch.device, batch: int, length: int, lim
     """{status, peak_bytes} of one optimizer step under `limit` bytes."""
     warm_up(model)  # in this process: library pages count as resident once they are touched
     meter = MemoryMeter(model, device, limit)
-    ids = torch.randint(model.vocab_size, (batch, length + 1), generator=torch.Generator().manual_seed(seed)).to(device)
-    autocast = torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()
+    ids = window(model, batch, length, seed)
     status = "ok"
     try:
         with meter.limited():
-            with autocast:
-                loss = model.loss(ids[:, :-1], ids[:, 1:])
-            loss.backward()
+            backward(model, ids, device)
             AdamW(model, _RULES).step(1e-3)
     except Exception as error:
         if as_out_of_memory(error) is None:
             raise
         status = "oom"
     return {"status": status, "peak_bytes": meter.peak()}
+
+
+def window(model: Any, batch: int, length: int, seed: int) -> torch.Tensor:
+    """Random tokens (batch, length + 1) where the model is."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(model.vocab_size, (batch, length + 1), generator=generator).to(model.head_weight.device)
+
+
+def backward(model: Any, ids: torch.Tensor, device: torch.device) -> None:
+    """Gradients of the loss of one window, as training computes them."""
+    autocast = torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()
+    with autocast:
+        loss = model.loss(ids[:, :-1], ids[:, 1:])
+    loss.backward()
 
 
 def longest(fits: Callable[[int], bool], start: int, most: int, resolution: float) -> int:
@@ -146,18 +158,27 @@ def measure_subject(
     subject: Subject, settings: Settings
 ) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any] | None]:
     """Rows of every length that was tried, the longest one, and the model of a card (None below two points)."""
-    device = torch.device(settings.device)
+    device = numbered(settings.device)
     limit = int(settings.limit_gb * 1e9)
     model: Any = subject.candidate.build(settings.seed).to(device).train()
-    warm_up(model)
+    if device.type == "cpu":
+        load_kernels(model)
     tried: dict[int, dict[str, Any]] = {}
 
-    def measured(length: int) -> dict[str, Any]:
-        def step() -> dict[str, Any]:
-            return training_step(model, device, settings.batch, length, limit, settings.seed)
+    def step(length: int) -> dict[str, Any]:
+        return training_step(model, device, settings.batch, length, limit, settings.seed)
 
+    def alone(length: int) -> dict[str, Any]:
+        torch.set_num_threads(settings.threads)
+        return step(length)
+
+    def measured(length: int) -> dict[str, Any]:
         if length not in tried:
-            tried[length] = in_child(step) if device.type == "cpu" else _on_card(step, model, device, limit)
+            if device.type == "cpu":
+                tried[length] = in_child(partial(alone, length))
+            else:
+                rehearse(model, window(model, settings.batch, length, settings.seed), device)
+                tried[length] = _on_card(partial(step, length), model, device, limit)
         return tried[length]
 
     for length in settings.lengths:
@@ -179,9 +200,27 @@ def measure_subject(
     return rows, best, subject.names() | {"limit_bytes": int(card)} | extrapolate(points, card)
 
 
+@torch.no_grad()
+def load_kernels(model: Any) -> None:
+    """Compile or load what a child would, once for all of them, and start no thread: what waits for one does not live through a fork."""
+    ids = torch.zeros((1, 9), dtype=torch.long)
+    model.loss(ids[:, :-1], ids[:, 1:])
+
+
+def rehearse(model: Any, ids: torch.Tensor, device: torch.device) -> None:
+    """A step before the limit stands: at a new length kernels are compiled and tuned, which takes memory that no step needs."""
+    try:
+        backward(model, ids, device)
+    except Exception as error:
+        if as_out_of_memory(error) is None:
+            raise  # one that fills the card is told by the measured step
+    model.zero_grad(set_to_none=True)
+
+
 def _on_card(step: Callable[[], dict[str, Any]], model: Any, device: torch.device, limit: int) -> dict[str, Any]:
     """A step under a share of the card, with nothing left behind."""
     card = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(min(1.0, limit / card), device)
     try:
         return step()
@@ -193,7 +232,8 @@ def _on_card(step: Callable[[], dict[str, Any]], model: Any, device: torch.devic
 
 def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
     """The content of benchmarks/memory.json."""
-    torch.set_num_threads(settings.threads)
+    on_card = torch.device(settings.device).type == "cuda"
+    torch.set_num_threads(settings.threads if on_card else 1)  # a CPU's step is forked, and OpenMP's threads are not
     rows: list[dict[str, Any]] = []
     best: list[dict[str, Any]] = []
     modelled: list[dict[str, Any]] = []
@@ -202,7 +242,6 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
         rows += tried
         best.append(most)
         modelled += [card] if card else []
-    on_card = torch.device(settings.device).type == "cuda"
     protocol = asdict(settings) | {
         "memory_kind": "cuda_max_memory_allocated" if on_card else "resident_above_baseline",
         "dtype": "bfloat16 autocast" if on_card else "float32", "models": [asdict(candidate) for candidate in models],

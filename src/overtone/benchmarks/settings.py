@@ -10,11 +10,14 @@ import argparse
 import dataclasses
 import importlib
 import typing
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from overtone.errors import UserError, unknown_name
 from overtone.study import Study, load_study
 from overtone.training.devices import usable
+
+if TYPE_CHECKING:
+    import torch
 
 S = TypeVar("S")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
@@ -67,6 +70,14 @@ def device_name(name: str) -> str:
     import torch
 
     return torch.cuda.get_device_name(name) if torch.device(name).type == "cuda" else "cpu"
+
+
+def numbered(name: str) -> torch.device:
+    """The device, a GPU with its number: some of torch.cuda takes no less than `cuda:0`."""
+    import torch
+
+    device = torch.device(name)
+    return torch.device("cuda", torch.cuda.current_device()) if (device.type, device.index) == ("cuda", None) else device
 
 
 def _of_study(study: Study, name: str, kind: type[Any]) -> dict[str, Any]:
