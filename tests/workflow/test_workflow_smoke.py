@@ -167,6 +167,7 @@ def test_a_cell_that_changed_renders_its_own_tables_again(smoke):
         ("{benchmarks: {decode: {repetitions: 4}}}", {"bench": 1}),
         ("{transplants: {tiny: {evaluation: {windows: 8}}}}", {"transplant_base": 1, "transplant_evaluate": 1, "transplant_train": 3}),
         ("{description: another}", {}),
+        ("{price_per_hour: 0.2}", {}),
     ],
 )
 def test_an_edit_of_the_study_runs_what_it_concerns_at_once(smoke, edit, expected):
@@ -175,6 +176,11 @@ def test_an_edit_of_the_study_runs_what_it_concerns_at_once(smoke, edit, expecte
     assert {name: count for name, count in jobs.items() if name in PLANNED_TRAINING | DATA | {"bench"}} == expected
     assert {"study_file", "table", "page", "crate"} <= set(jobs)
     assert "preflight" not in jobs
+
+
+def test_an_option_of_an_architecture_is_an_option_of_what_benchmarks_build(smoke):
+    jobs = plan(smoke, "edit={architectures: {harmonic: {options: {flat_timescales: true}}}}")
+    assert jobs["bench"] == 4
 
 
 def test_another_device_runs_every_measurement_again(smoke):
