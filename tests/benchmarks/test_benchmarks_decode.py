@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from overtone.benchmarks import decode
 from overtone.benchmarks.candidates import candidates
-from overtone.benchmarks.decode import Settings, _decoder, matrix_products, measure, table
+from overtone.benchmarks.decode import CHECKED, TOLERANCE, Settings, _decoder, difference, matrix_products, measure, table
 from overtone.benchmarks.decoders import (
     CompiledDecoder,
     GraphDecoder,
@@ -111,11 +111,78 @@ def test_the_fastest_way_that_decodes_the_same_tokens_is_taken(monkeypatch, fast
     seconds = dict.fromkeys(("step", "traced", "compiled"), 3.0) | {second: 2.0, fastest: 1.0}
     monkeypatch.setattr(decode, "sample", lambda call, device, repetitions: [seconds[call.func.__self__.path]])
     with torch.inference_mode():
-        assert _decoder(model, first, state, SMALL).path == fastest
+        assert _decoder(model, first, state, SMALL)[0].path == fastest
         for way in (CompiledDecoder, TracedDecoder):
             if way.path == fastest:
                 monkeypatch.setattr(way, "advance", lambda decoder, count, advance=way.advance: advance(decoder, count) + 1)
-                assert _decoder(model, first, state, SMALL).path == second
+                decoder, refused = _decoder(model, first, state, SMALL)
+                assert decoder.path == second
+                assert [(item["path"], item["status"]) for item in refused] == [(fastest, "rejected")]
+
+
+class Twins(StepDecoder):
+    """A captured step that rounds otherwise: of two tokens that are as likely it takes the other."""
+
+    path = "traced"
+
+    def advance(self, tokens):
+        for _ in range(tokens):
+            super().advance(1)
+            self.logits[:, 1::2] += 1e-6 * self.logits.abs().amax()
+            self.ids = self.logits.argmax(-1)
+        return self.ids
+
+
+def test_a_tie_that_is_rounded_otherwise_is_no_reason_to_drop_a_way(monkeypatch):
+    model, _, first, state = prompted("harmonic", room=64)
+    with torch.inference_mode():
+        model.head_weight[1::2] = model.head_weight[::2]  # every token has a twin, whose embedding is another
+        ours, theirs = (way(model, first, copied(state)) for way in (StepDecoder, Twins))
+        assert not torch.equal(ours.advance(CHECKED), theirs.advance(CHECKED))
+        monkeypatch.setattr(decode, "TracedDecoder", Twins)
+        monkeypatch.setattr(decode, "sample", lambda call, device, repetitions: [1.0 + (call.func.__self__.path != "traced")])
+        decoder, refused = _decoder(model, first, copied(state), SMALL)
+        assert (type(decoder), refused) == (Twins, [])
+
+
+@pytest.mark.parametrize("wrong", [1e-3, float("nan")])
+def test_a_way_that_computes_something_else_is_told_in_the_results(monkeypatch, wrong):
+    class Wrong(StepDecoder):
+        path = "traced"
+
+        def advance(self, tokens):
+            super().advance(tokens)
+            self.logits[:, 0] -= wrong * self.logits.abs().amax()
+            self.ids = self.logits.argmax(-1)
+            return self.ids
+
+    monkeypatch.setattr(decode, "TracedDecoder", Wrong)
+    found = measure(SMALL, candidates(("harmonic",), hidden=32, vocab_size=V, match=""))
+    assert [(item["path"], item["status"], item["context"], item["batch"]) for item in found["protocol"]["failures"]] == [
+        ("traced", "rejected", context, batch) for batch, context in ((1, 32), (1, 128), (2, 32))]
+    assert {row["path"] for row in found["rows"]} <= {"step", "compiled"}
+    assert json.loads(json.dumps(found, allow_nan=False))["protocol"] == json.loads(json.dumps(found["protocol"]))
+
+
+class Misread(StepDecoder):
+    """A step that reads another token than it was given."""
+
+    def advance(self, tokens):
+        self.ids = (self.ids + 1) % V
+        return super().advance(tokens)
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_traced_step_agrees_within_the_tolerance_of_its_dtype(name, dtype):
+    kind = getattr(torch, dtype)
+    model = build_model(name, vocab_size=V, hidden=64, seed=1).to(kind).eval()
+    ids = torch.randint(V, (2, 20), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        first, state = read_prompt(model, ids, 32)
+        apart = difference(TracedDecoder(model, first, state), StepDecoder(model, first, copied(state)), 8)
+        assert apart <= TOLERANCE[dtype]
+        assert difference(Misread(model, first, copied(state)), StepDecoder(model, first, copied(state)), 8) > TOLERANCE[dtype]
 
 
 def test_a_step_that_looks_at_its_position_is_not_captured():
@@ -125,8 +192,10 @@ def test_a_step_that_looks_at_its_position_is_not_captured():
         first, state = read_prompt(model, ids, 8)
         with pytest.raises(NotImplementedError, match="depends on the position"):
             TracedDecoder(model, first, state)
-        decoder = _decoder(model, first, state, SMALL)
+        decoder, refused = _decoder(model, first, state, SMALL)
         assert decoder.path == "step"
+        assert [(item["path"], item["status"]) for item in refused] == [("compiled", "unavailable"), ("traced", "unavailable")]
+        assert "depends on the position" in refused[1]["message"]
         assert torch.equal(decoder.advance(8), greedy(model, ids, 9))
 
 

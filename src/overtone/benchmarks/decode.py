@@ -1,7 +1,8 @@
 """Decoding: milliseconds a token and memory by context, for every architecture. The prompt is really read.
 
 static   as good as a user gets it: static key-value cache and SDPA for attention, a state of fixed size for the others; the step is
-         captured once, on a CPU into machine code or TorchScript, on a GPU as a CUDA graph (`path` says which way a row took)
+         captured once, on a CPU into machine code or TorchScript, on a GPU as a CUDA graph (`path` says which way a row took, `failures`
+         which ways a model has none of and which gave other logits than the plain step for the same tokens)
 eager    attention as a first implementation does it: a cache that is concatenated anew for every token, scores written out
 
 Models are untrained: the time of a step does not depend on the weights. `ms_per_token` is the time of a run of `tokens` tokens over
@@ -44,6 +45,8 @@ from overtone.training.memory import as_out_of_memory
 
 MATRIX_REPETITIONS = 101
 CHECKED = 4  # tokens a captured step is compared on with the plain one
+# How far logits may lie apart, relative to the largest: a sum in another order, rounded to the dtype at every layer, and no more.
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 0.01, "bfloat16": 0.05}
 TRIALS = 4  # runs of tokens that decide between the ways, the first to warm up
 MEMORY_TOKENS = 2  # decoded to see the memory they take
 
@@ -92,7 +95,7 @@ def measure(settings: Settings, models: list[Candidate]) -> dict[str, Any]:
                     if (row["architecture"], row["batch"]) == (candidate.name, batch):
                         row["matrices_ms"] = 1e3 * float(np.median(products))
     protocol = asdict(settings) | {
-        "clock": CLOCK, "warm_up": "one run of tokens", "synchronised": True, "failures": failures,
+        "clock": CLOCK, "warm_up": "one run of tokens", "synchronised": True, "tolerance": TOLERANCE[settings.dtype], "failures": failures,
         "models": [asdict(candidate) for candidate in models],
         "left_out": [{"batch": batch, "context": context} for batch, context in wanted if batch * context > settings.context_tokens],
     }
@@ -106,13 +109,18 @@ def _measure_context(rows: list[dict[str, Any]], failures: list[dict[str, Any]],
     place: dict[str, Any] = {"architecture": candidate.name, "context": context, "batch": batch}
     generator = torch.Generator().manual_seed(settings.seed)
     prompt = torch.randint(candidate.vocab_size, (batch, context), generator=generator).to(device)
+    room = CHECKED + (TRIALS + settings.repetitions + 1) * settings.tokens + MEMORY_TOKENS
     try:
+        if device.type == "cuda":  # kernels are compiled and tuned at the first prompt of a length
+            read_prompt(model, prompt, room)
         synchronise(device)
         started = time.perf_counter()
-        ids, state = read_prompt(model, prompt, room=CHECKED + (TRIALS + settings.repetitions + 1) * settings.tokens + MEMORY_TOKENS)
+        ids, state = read_prompt(model, prompt, room)
         synchronise(device)
         place["prefill_s"] = time.perf_counter() - started
-        rows.append(place | _variant(model, _decoder(model, ids, state, settings), "static", settings))
+        decoder, refused = _decoder(model, ids, state, settings)
+        failures += [place | reason for reason in refused]
+        rows.append(place | _variant(model, decoder, "static", settings))
         if candidate.name in settings.eager:
             with eager_attention(model):
                 rows.append(place | _variant(model, StepDecoder(model, ids, GrowingCache.of(state)), "eager", settings))
@@ -144,27 +152,55 @@ def _peak(decoder: Decoder, device: torch.device) -> tuple[int, str]:
     return peak_of_call(lambda: StepDecoder(decoder.model, decoder.ids, copied(decoder.state)).advance(MEMORY_TOKENS), device)
 
 
-def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> Decoder:
-    """The fastest of the plain step and the ways to capture it that this model allows and that decode the same tokens."""
+def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Settings) -> tuple[Decoder, list[dict[str, Any]]]:
+    """The fastest of the plain step and the ways to capture it that agree with it; {path, status, message} of the others.
+
+    status: `unavailable` where a way does not have this model, `rejected` where its logits are too far from the plain step's.
+    """
     device = torch.device(settings.device)
-    on_gpu = (partial(GraphDecoder, compiled=settings.compile),)
-    ways: tuple[Callable[..., Decoder], ...] = (CompiledDecoder, TracedDecoder) if device.type == "cpu" else on_gpu
+    graph = "compiled_cuda_graph" if settings.compile else "cuda_graph"
+    ways: dict[str, Callable[..., Decoder]] = (
+        {"compiled": CompiledDecoder, "traced": TracedDecoder} if device.type == "cpu"
+        else {graph: partial(GraphDecoder, compiled=settings.compile)})
     plain = StepDecoder(model, ids, copied(state))
     decoders: list[Decoder] = [plain]
-    chosen = plain.advance(CHECKED)
-    for way in ways:
+    refused: list[dict[str, Any]] = []
+    plain.advance(CHECKED)
+    for path, way in ways.items():
         try:
             captured = way(model, ids, state)
+            apart = difference(captured, StepDecoder(model, ids, copied(state)), CHECKED)
         except (NotImplementedError, RuntimeError) as error:
             if as_out_of_memory(error) is not None:
                 raise
+            refused.append({"path": path, "status": "unavailable", "message": next(iter(str(error).splitlines()), type(error).__name__)})
         else:
-            if torch.equal(captured.advance(CHECKED), chosen):
+            if apart <= (most := TOLERANCE[settings.dtype]):
                 decoders.append(captured)
+            else:
+                message = f"logits are {apart:.2g} of the largest from the plain step's, {most:g} is allowed"
+                refused.append({"path": path, "status": "rejected", "message": message})
     if len(decoders) == 1:
-        return plain
+        return plain, refused
     seconds = {decoder: min(sample(partial(decoder.advance, settings.tokens), device, TRIALS - 1)) for decoder in decoders}
-    return min(seconds, key=lambda decoder: seconds[decoder])
+    return min(seconds, key=lambda decoder: seconds[decoder]), refused
+
+
+def difference(captured: Decoder, plain: StepDecoder, tokens: int) -> float:
+    """The largest distance of logits over `tokens` tokens, relative to the plain step's largest; infinite where the choice is not theirs.
+
+    Both read the tokens that `captured` chooses: where two are as likely up to rounding, either may come first.
+    """
+    apart = []
+    for _ in range(tokens):
+        plain.ids = captured.ids.clone()
+        plain.advance(1)
+        chosen = captured.advance(1)
+        logits, expected = captured.logits.double(), plain.logits.double()
+        if not torch.equal(logits.gather(-1, chosen[:, None])[:, 0], logits.amax(-1)):
+            return float("inf")
+        apart.append((logits - expected).abs().max() / expected.abs().max())
+    return float(torch.stack(apart).max())  # NaN where one is
 
 
 def matrix_products(model: LanguageModel, batch: int, device: torch.device) -> Callable[[], None]:

@@ -1,6 +1,7 @@
 """Ways to decode greedily: a model's own step, the eager baseline, a step captured once (TorchScript, CUDA graph), machine code.
 
-A decoder has read a prompt and advances by tokens it chooses itself (argmax); its state is where the next token goes on from.
+A decoder has read a prompt and advances by tokens it chooses itself (argmax); its state is where the next token goes on from, its
+logits (B, V) are those it chose the next token by.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from overtone.models import LanguageModel, State, compile_step
-from overtone.models.attention import KeyValueCache, rotate
+from overtone.models.attention import KeyValueCache, frequencies, rotate
 
 
 def read_prompt(model: LanguageModel, ids: Tensor, room: int) -> tuple[Tensor, State]:
@@ -41,12 +42,13 @@ class StepDecoder:
 
     def __init__(self, model: LanguageModel, ids: Tensor, state: State) -> None:
         self.model, self.ids, self.state = model, ids, state
+        self.logits: Tensor
 
     def advance(self, tokens: int) -> Tensor:
         """Decode `tokens` tokens; returns the next one (B,)."""
         for _ in range(tokens):
-            logits, self.state = self.model.step(self.ids, self.state)
-            self.ids = logits.argmax(-1)
+            self.logits, self.state = self.model.step(self.ids, self.state)
+            self.ids = self.logits.argmax(-1)
         return self.ids
 
 
@@ -94,17 +96,16 @@ class _Unseen(int):
 
 
 def _captured_step(model: LanguageModel, ids: Tensor, state: State, position: Tensor) -> tuple[Tensor, State]:
-    """(next ids (B,), state): a step without anything that changes from token to token but tensors."""
+    """(logits (B, V), state): a step without anything that changes from token to token but tensors."""
     if isinstance(state, KeyValueCache):
         if model.name not in ("transformer", "llama"):
             raise NotImplementedError(f"{model.name}: attention_step does not know its blocks")
-        return attention_step(model, ids, state, position).argmax(-1), state
-    logits, after = model.step(ids, replace(state, tensors=dict(state.tensors), position=_Unseen()))
-    return logits.argmax(-1), after
+        return attention_step(model, ids, state, position), state
+    return model.step(ids, replace(state, tensors=dict(state.tensors), position=_Unseen()))
 
 
 class _Step(nn.Module):
-    """(ids, position, *tensors of the state) -> the same after one token: what TorchScript traces."""
+    """(ids, position, *tensors of the state) -> the logits and the same after one token: what TorchScript traces."""
 
     def __init__(self, model: LanguageModel, state: State) -> None:
         super().__init__()
@@ -114,8 +115,8 @@ class _Step(nn.Module):
         """One token."""
         names = list(self.state.tensors)
         given = replace(self.state, tensors=dict(zip(names, tensors, strict=True)))
-        ids, after = _captured_step(self.model, ids, given, position)
-        return (ids, position + 1, *(after.tensors[name] for name in names))
+        logits, after = _captured_step(self.model, ids, given, position)
+        return (logits, logits.argmax(-1), position + 1, *(after.tensors[name] for name in names))
 
 
 class TracedDecoder:
@@ -130,17 +131,18 @@ class TracedDecoder:
         template = self.state if isinstance(state, KeyValueCache) else model.step(ids, self.state)[1]
         with warnings.catch_warnings():  # that TorchScript is old, and that constants are constants
             warnings.simplefilter("ignore")
-            traced = torch.jit.trace(_Step(model, template).eval(), self._values(), check_trace=False)
+            traced = torch.jit.trace(_Step(model, template).eval(), tuple(self._values()), check_trace=False)
             self.step: Any = torch.jit.freeze(traced)
+        self.logits: Tensor
 
-    def _values(self) -> tuple[Tensor, ...]:
-        return (self.ids, self.position, *self.state.tensors.values())
+    def _values(self) -> list[Tensor]:
+        return [self.ids, self.position, *self.state.tensors.values()]
 
     def advance(self, count: int) -> Tensor:
         """Decode `count` tokens; returns the next one (B,)."""
         values = self._values()
         for _ in range(count):
-            values = self.step(*values)
+            self.logits, *values = self.step(*values)
         self.ids, self.position, *tensors = values
         self.state = replace(self.state, tensors=dict(zip(self.state.tensors, tensors, strict=True)), position=self.state.position + count)
         return self.ids
@@ -162,6 +164,11 @@ class CompiledDecoder:
         self.ids, self.state = self.step.advance(self.ids, self.state, count)
         return self.ids
 
+    @property
+    def logits(self) -> Tensor:
+        """(B, V), written over by the next token."""
+        return self.step.logits
+
 
 class GraphDecoder:
     """The step captured once as a CUDA graph and replayed: no Python and no launch between the kernels of a token.
@@ -174,7 +181,12 @@ class GraphDecoder:
 
     def __init__(self, model: LanguageModel, ids: Tensor, state: State, *, compiled: bool = False) -> None:
         self.model, self.ids, self.state = model, ids.clone(), copied(state)
+        self.logits: Tensor  # as the other tensors, at the address that a replay writes to
         self.position = torch.tensor(state.position, device=ids.device)
+        with torch.cuda.device_of(ids):  # streams and graphs are made on the current card
+            self._capture(compiled)
+
+    def _capture(self, compiled: bool) -> None:
         body = torch.compile(self._body, dynamic=False) if compiled else self._body
         if compiled:
             self.path = "compiled_cuda_graph"
@@ -186,7 +198,7 @@ class GraphDecoder:
                 body()
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=stream):
             body()
         for tensor, before in zip(self._buffers(), saved, strict=True):
             tensor.copy_(before)
@@ -195,14 +207,14 @@ class GraphDecoder:
         return [self.ids, self.position, *self.state.tensors.values()]
 
     def _body(self) -> None:
-        ids, after = _captured_step(self.model, self.ids, self.state, self.position)
+        self.logits, after = _captured_step(self.model, self.ids, self.state, self.position)
         for name, tensor in self.state.tensors.items():
             if tensor is not after.tensors[name]:
                 tensor.copy_(after.tensors[name])
         # What the first step worked out of the weights stays, outside the graph.
         self.state = replace(after, tensors=self.state.tensors, position=self.state.position)
         self.position += 1
-        self.ids.copy_(ids)
+        self.ids.copy_(self.logits.argmax(-1))
 
     def advance(self, tokens: int) -> Tensor:
         """Replay the step `tokens` times."""
@@ -221,9 +233,9 @@ def attention_step(model: LanguageModel, ids: Tensor, cache: KeyValueCache, posi
     """
     parts: Any = model
     visible = torch.arange(cache.capacity, device=ids.device) <= position  # (capacity,)
-    exponent = torch.arange(0, parts.head_dimension, 2, device=ids.device, dtype=torch.float32) / parts.head_dimension
-    angle = (position * parts.config.rope_theta**-exponent).repeat(2)
     x = parts.embedding(ids)[:, None]  # (B, 1, d)
+    kind = torch.promote_types(x.dtype, torch.float32)
+    angle = (position * frequencies(parts.head_dimension, parts.config.rope_theta, ids.device, kind)).repeat(2)
     turn = (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
     for block in parts.blocks:
         normed = block.norm1(x)

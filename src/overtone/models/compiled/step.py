@@ -52,6 +52,11 @@ class CompiledStep:
             self._take(model.init_state(1))
         self._decode = machine_code(kernel.decode, types_of(self._arguments(torch.zeros(1, dtype=torch.long), 1)))
 
+    @property
+    def logits(self) -> Tensor:
+        """Those that the last token's successor was chosen by, (B, V); the next step writes over them."""
+        return self._logits
+
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """What model.step returns: ids (B,) -> logits (B, V) and the next state."""
         _, after = self.advance(ids, state, 1)
