@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "claims": "decide every claim",
     "page": "render the report page",
     "crate": "write the run's Workflow Run RO-Crate",
+    "report": "render tables, figures, verdicts, page and crate at once",
     "study": "resolve a study and print it as JSON",
     "plan": "print cells, tokens, FLOPs, memory, hours and dollars before anything starts",
     "params": "count an architecture's parameters by part",

@@ -1,0 +1,63 @@
+"""Render the whole report from finished measurements: tables, figures, verdicts, page, crate. The same files as the workflow's last rules.
+
+    overtone report --study results/mini/study.json --results results/mini --out reports/mini
+
+For results without their workflow, and for who changes many tables at once: one process a core, instead of one a table and a figure.
+Nothing is skipped; `snakemake` renders only what changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `overtone report`."""
+    parser.add_argument("--study", required=True, metavar="FILE", help="results/STUDY/study.json")
+    parser.add_argument("--results", required=True, metavar="DIR", help="results/STUDY")
+    parser.add_argument("--out", required=True, metavar="DIR", help="reports/STUDY")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at most (default: one a core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verdicts beside the tables that do not show them, then those that do, then page and crate."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    from overtone.errors import UserError
+    from overtone.study import EXHIBITS
+    from overtone.verbs import claims, crate, page
+
+    if args.processes < 1:
+        raise UserError(f"--processes: {args.processes} found, at least 1 expected.")
+    out = Path(args.out)
+
+    def words(name: str) -> argparse.Namespace:
+        return argparse.Namespace(study=args.study, results=args.results, reports=args.out, out=str(out / name))
+
+    pool = ProcessPoolExecutor(args.processes)
+    try:
+        decided = pool.submit(claims.run, words("claims.json"))
+        early = [name for name, item in EXHIBITS.items() if not item.claims]
+        jobs = [pool.submit(render_exhibit, name, args.study, args.results, out) for name in early]
+        decided.result()
+        jobs += [pool.submit(render_exhibit, name, args.study, args.results, out) for name in EXHIBITS if name not in early]
+        for job in jobs:
+            job.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after a mistake nothing more is begun
+    page.run(words("index.html"))
+    crate.run(words("crate"))
+    print(out / "index.html")
+    return 0
+
+
+def render_exhibit(name: str, study: str, results: str, out: Path) -> None:
+    """One table, and its figure."""
+    from overtone.study import EXHIBITS
+    from overtone.verbs import figure, table
+
+    table.run(argparse.Namespace(name=name, study=study, results=results, claims=out / "claims.json", out=out / "tables"))
+    if EXHIBITS[name].figure:
+        figure.run(argparse.Namespace(name=name, tables=out / "tables", out=out / "figures"))
