@@ -39,7 +39,8 @@ def imported(files):
 
 
 # What cannot change a number: reading and writing files, names, locks, signals, devices, and the study itself (its part is a parameter).
-PLUMBING = ("errors.py", "files.py", "provenance.py", "*/__init__.py", "study", "verbs", "ops/allocator.py", "ops/peak.py", "models/registry.py",
+PLUMBING = ("errors.py", "files.py", "provenance.py", "*/__init__.py", "study", "verbs", "ops/allocator.py", "ops/peak.py",
+            "models/registry.py",
             *(f"training/{name}.py" for name in ("checkpoint", "devices", "interrupt", "locks", "memory", "parallel", "progress", "run")))
 ELSEWHERE = {  # decided by an input of the stage, whose own sources make it again
     "transplant": ("corpora/tokenizers", "corpora/tokenfile.py", "corpora/wheels.py", "models/tokenizer_files.py",
