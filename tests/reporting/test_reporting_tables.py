@@ -134,6 +134,18 @@ def test_failures_print_as_such(full):
     assert any("mamba at 512" in note and "1 of 3" in note for note in table.notes)
 
 
+def test_a_way_of_decoding_that_was_refused_is_told(tmp_path):
+    results = results_of(tmp_path)
+    path = results.root / "benchmarks/decode.json"
+    content = read_json(path)
+    place = {"architecture": "harmonic", "context": 2048, "batch": 1, "path": "cuda_graph"}
+    content.setdefault("protocol", {})["failures"] = [place | {"status": "rejected", "message": "logits are 0.2 of the largest"},
+                                                      place | {"status": "unavailable", "message": "no graph here"}]
+    write_json(path, content)
+    notes = [note for note in build("decode", results).notes if "not timed" in note]
+    assert notes == ["Harmonic at 2K, batch 1: not timed as a CUDA graph, logits are 0.2 of the largest."]
+
+
 def test_captions_say_seeds_corpus_device_and_substitution(full):
     table = build("crossover_wikitext103", full)
     for word in ("enwiki-mini", "bpe-512", "2 seeds", "12 blocks", "Synthetic CPU"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from overtone.benchmarks.candidates import candidates
 from overtone.benchmarks.child import in_child
-from overtone.benchmarks.memory import Settings, Subject, extrapolate, longest, measure_subject, subjects
+from overtone.benchmarks.memory import Settings, Subject, extrapolate, longest, measure_subject, subjects, training_step
 from overtone.training.memory import MemoryMeter, OutOfMemory, as_out_of_memory
 
 
@@ -208,3 +208,12 @@ def test_quadratic_attention_meets_the_wall_and_fused_attention_does_not(tmp_pat
     modelled = {(row["architecture"], row["attention"]): row for row in found["modelled"]}
     assert modelled["transformer", "quadratic"]["length"] < 0.2 * modelled["transformer", "sdpa"]["length"]
     assert {row["limit_bytes"] for row in found["modelled"]} == {80_000_000_000}
+
+
+def test_a_step_whose_peak_lies_above_the_limit_did_not_fit(monkeypatch):
+    """What is resident may be more than what was asked for: the longest length has to be within the limit that is printed beside it."""
+    model = candidates(("transformer",), hidden=16, vocab_size=11, match="")[0].build(0)
+    over = 1 << 30
+    monkeypatch.setattr(MemoryMeter, "peak", lambda meter: over + 1)
+    found = [training_step(model, torch.device("cpu"), 1, 8, limit, 0) for limit in (over, over + 1)]
+    assert [step["status"] for step in found] == ["oom", "ok"]

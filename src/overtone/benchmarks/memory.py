@@ -83,7 +83,8 @@ def subjects(models: list[Candidate], forms: tuple[str, ...]) -> list[Subject]:
 
 
 def training_step(model: Any, device: torch.device, batch: int, length: int, limit: int, seed: int) -> dict[str, Any]:
-    """{status, peak_bytes} of one optimizer step under `limit` bytes."""
+    """{status, peak_bytes} of one optimizer step under `limit` bytes: `oom` where memory was refused, or the peak lies above the limit
+    (on a CPU what is refused is address space, and what counts is resident)."""
     warm_up(model)  # in this process: library pages count as resident once they are touched
     meter = MemoryMeter(model, device, limit)
     ids = window(model, batch, length, seed)
@@ -96,7 +97,8 @@ def training_step(model: Any, device: torch.device, batch: int, length: int, lim
         if as_out_of_memory(error) is None:
             raise
         status = "oom"
-    return {"status": status, "peak_bytes": meter.peak()}
+    peak = meter.peak()
+    return {"status": "oom" if peak > limit else status, "peak_bytes": peak}
 
 
 def window(model: Any, batch: int, length: int, seed: int) -> torch.Tensor:

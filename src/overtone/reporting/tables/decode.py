@@ -49,7 +49,7 @@ def build(name: str, results: Results) -> Table:
              formats.duration(row.prefill_s), formats.number(row.speedup_to_transformer, 2)] for row in each(data)]
     return Table(
         data, _TIME, rows, f"Measured after a real prefill of the context, median and quartiles of repeated tokens, on {where}.",
-        [*crossings(frame), *_ways(measured["rows"]),
+        [*crossings(frame), *_ways(measured["rows"]), *_dropped(measured),
          "Published: 6M parameters, hardware not named; slower at 2K, crossing between 4K and 8K, 6.47 times faster at 32K."],
     )
 
@@ -69,6 +69,13 @@ def _ways(rows: list[dict[str, Any]]) -> list[str]:
     if not found:
         return []
     return ["Static steps ran " + "; ".join(f"{way}: {', '.join(sorted(names))}" for way, names in sorted(found.items())) + "."]
+
+
+def _dropped(measured: dict[str, Any]) -> list[str]:
+    """Ways of stepping that gave other logits than the plain step, and so were not timed."""
+    return [f"{formats.architecture(row['architecture'])} at {formats.length(row['context'])}, batch {row['batch']}: not timed "
+            f"{_WAYS.get(row['path'], row['path'])}, {row['message']}."
+            for row in measured.get("protocol", {}).get("failures", []) if row["status"] == "rejected"]
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
