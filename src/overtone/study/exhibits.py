@@ -59,7 +59,7 @@ _ALL = (
     Exhibit("spectrum", "resonatorlm", "Spectrum of every kernel", diagnostics=True),
     Exhibit("energy", "resonatorlm", "Energy of white input through every head, and the slowest head at every step", diagnostics=True),
     Exhibit("causality", "resonatorlm", "Causality of every checkpoint and of the leaky control", audits=("causality", "entropy")),
-    Exhibit("zoo", "both", "Every architecture under both protocols", ("*",)),
+    Exhibit("zoo", "both", "Every architecture under every protocol", ("*",)),
     Exhibit("claims", "both", "The verdict on every claim", claims=True),
     Exhibit("audits", "both", "Every audit", audits=("causality", "entropy", "budget", "timing", "baseline"), figure=False),
     Exhibit("cost", "both", "What the study cost: tokens, FLOPs, time", ("*",), transplants=True, sweeps=True),
