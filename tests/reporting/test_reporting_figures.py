@@ -111,6 +111,17 @@ def test_direct_labels_do_not_overlap(full, name):
             assert overlap[0] <= 1 or overlap[1] <= 2, f"{first.get_text()!r} touches {second.get_text()!r}"
 
 
+@pytest.mark.parametrize("name", ["lr_sweep", "zoo"])
+def test_the_titles_of_many_protocols_do_not_touch(full, name):
+    data = read_table(full, name)
+    protocols = pd.concat([data.assign(protocol=f"harmonic-of-kind-{number}") for number in range(5)])
+    boxes = [box for artist, box in texts(draw_figure(name, protocols)) if artist.get_text().startswith("Protocol")]
+    assert len(boxes) == 5
+    for index, box in enumerate(boxes):
+        for other in boxes[index + 1:]:
+            assert min(box.x1, other.x1) <= max(box.x0, other.x0) or min(box.y1, other.y1) <= max(box.y0, other.y0)
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_where_nothing_ended_ok(failed, name):
     draw_figure(name, read_table(failed, name)).draw_without_rendering()

@@ -67,12 +67,14 @@ def draw_positions(name: str, data: pd.DataFrame) -> Figure:
 
 
 def draw_sweep(name: str, data: pd.DataFrame) -> Figure:
-    """One panel a protocol: loss by rate, the chosen one ringed, failures marked."""
+    """One panel a protocol, two in a row: loss by rate, the chosen one ringed, failures marked."""
     need(data, ["protocol", "architecture", "lr", "status", "validation_bpt", "chosen"], name)
     protocols = unique(data, "protocol")
-    drawn, axes = style.figure(columns=len(protocols))
-    for axis, protocol in zip(axes, protocols, strict=True):
+    rows = -(-len(protocols) // 2)
+    drawn, axes = style.figure(height=3.0 * rows, columns=min(2, len(protocols)), rows=rows)
+    for axis, protocol in zip(axes, protocols, strict=False):
         own = data[data["protocol"] == protocol]
+        axis.set_ylabel("Validation bits per token")
         labels = lines(axis, own, "lr", "validation_bpt")
         for row in each(own[own["chosen"] & own["validation_bpt"].notna()]):
             axis.plot([row.lr], [row.validation_bpt], marker="o", markersize=11, markerfacecolor="none", zorder=2,
@@ -87,5 +89,6 @@ def draw_sweep(name: str, data: pd.DataFrame) -> Figure:
         failed = own[own["status"] != "ok"]
         style.failure_marks(axis, [(row.lr, style.look(row.architecture).color, row.status) for row in each(failed)])
         style.end_labels(axis, labels)
-    axes[0].set_ylabel("Validation bits per token")
+    for axis in axes[len(protocols):]:
+        axis.remove()
     return drawn
