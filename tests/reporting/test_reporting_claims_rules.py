@@ -99,6 +99,10 @@ def test_a_trend_that_one_place_carries_is_a_step_not_growth():
     assert decision(4.2, 1.0, 1.1).state == OPEN  # a fall that one place carries contradicts no growth
     assert decision(4.2, 1.0, 0.9).state == FAILS
     assert decision(1.0, 2.0).state == HOLDS  # two places: nothing to leave out
+    carried = Point("trend", exact(1.0), without=(("1K", -0.5),))
+    behind = Measurement("%", (Point("1K", exact(-9.0), 1.0), Point("4K", exact(-2.5), 4.0)), carried)
+    assert decide(rule, behind).state == OPEN
+    assert decide(rule | {"ahead": True}, behind).state == FAILS
 
 
 def test_what_is_left_out_is_a_place_not_a_setting():

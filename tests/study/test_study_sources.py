@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
 from overtone.provenance import PACKAGE, source_files
@@ -22,22 +20,6 @@ def test_the_diagnosis_follows_the_audit_and_the_verb_that_compute_its_content()
     assert files == {"benchmarks/resonator.py", "verbs/diagnose.py", "audits/causality.py"}
 
 
-def imported(files):
-    """The package's files that these import, directly or not."""
-    found, waiting = set(), list(files)
-    while waiting:
-        path = waiting.pop()
-        if path in found:
-            continue
-        found.add(path)
-        for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("overtone."):
-                module = node.module.removeprefix("overtone.").replace(".", "/")
-                names = [module, *(f"{module}/{alias.name}" for alias in node.names)]
-                waiting += [file for name in names for file in (f"{name}.py", f"{name}/__init__.py") if (PACKAGE / file).is_file()]
-    return found
-
-
 # What cannot change a number: reading and writing files, names, locks, signals, devices, and the study itself (its part is a parameter).
 PLUMBING = ("errors.py", "files.py", "provenance.py", "*/__init__.py", "study", "verbs", "ops/allocator.py", "ops/peak.py",
             "models/registry.py",
@@ -50,7 +32,7 @@ ELSEWHERE = {  # decided by an input of the stage, whose own sources make it aga
 
 
 @pytest.mark.parametrize(("stage", "folder"), [("transplant", "transplant"), ("bench", "benchmarks")])
-def test_a_stage_follows_what_it_imports(stage, folder):
+def test_a_stage_follows_what_it_imports(stage, folder, imported):
     roots = [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / folder).glob("*.py")]
     followed = {path.relative_to(PACKAGE).as_posix() for path in source_files(*STAGES[stage], *PLUMBING, *ELSEWHERE[stage])}
     assert imported(roots) <= followed

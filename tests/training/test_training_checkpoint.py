@@ -51,6 +51,15 @@ def test_those_of_another_configuration_are_removed_and_do_not_push_new_ones_out
     assert newest(tmp_path, fits=lambda state: state["step"] < 100)[0].state == {"step": 10}
 
 
+def test_damaged_ones_do_not_push_new_ones_out(tmp_path):
+    for step in (400, 500):
+        path = save_checkpoint(tmp_path, step, at(step))
+        path.write_bytes(path.read_bytes()[:-1])
+    assert newest(tmp_path)[0] is None
+    assert save_checkpoint(tmp_path, 10, at(10)).exists()
+    assert newest(tmp_path)[0].state == {"step": 10}
+
+
 def test_a_half_written_file_is_never_read(tmp_path):
     save_checkpoint(tmp_path, 1, at(1))
     (tmp_path / "checkpoint.part").write_bytes(b"half")

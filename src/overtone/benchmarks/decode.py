@@ -13,6 +13,7 @@ decoding can avoid; `state_bytes` what the past takes; `peak_bytes` that and wha
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -163,25 +164,28 @@ def _decoder(model: LanguageModel, ids: torch.Tensor, state: Any, settings: Sett
         {"compiled": CompiledDecoder, "traced": TracedDecoder} if device.type == "cpu"
         else {graph: partial(GraphDecoder, compiled=settings.compile)})
     plain = StepDecoder(model, ids, copied(state))
-    decoders: list[Decoder] = [plain]
+    captured_ones: list[Decoder] = []
     refused: list[dict[str, Any]] = []
-    plain.advance(CHECKED)
     for path, way in ways.items():
         try:
             captured = way(model, ids, state)
-            apart = difference(captured, StepDecoder(model, ids, copied(state)), CHECKED)
+            if plain.state.position != state.position:  # read on by the way before
+                plain = StepDecoder(model, ids, copied(state))
+            apart = difference(captured, plain, CHECKED)
         except (NotImplementedError, RuntimeError) as error:
             if as_out_of_memory(error) is not None:
                 raise
             refused.append({"path": path, "status": "unavailable", "message": next(iter(str(error).splitlines()), type(error).__name__)})
         else:
             if apart <= (most := TOLERANCE[settings.dtype]):
-                decoders.append(captured)
+                captured_ones.append(captured)
             else:
-                message = f"logits are {apart:.2g} of the largest from the plain step's, {most:g} is allowed"
+                far = f"logits are {apart:.2g} of the largest from the plain step's, {most:g} is allowed"
+                message = far if math.isfinite(apart) else "the token it chose is not that of its largest logit"
                 refused.append({"path": path, "status": "rejected", "message": message})
-    if len(decoders) == 1:
+    if not captured_ones:
         return plain, refused
+    decoders: list[Decoder] = [plain, *captured_ones]
     seconds = {decoder: min(sample(partial(decoder.advance, settings.tokens), device, TRIALS - 1)) for decoder in decoders}
     return min(seconds, key=lambda decoder: seconds[decoder]), refused
 

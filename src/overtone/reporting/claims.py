@@ -82,7 +82,7 @@ def run_check(item: Check, evidence: Evidence) -> dict[str, Any]:
     return {
         "title": item.title, "note": item.note or None, "holds": decision.state == HOLDS, "quantity": item.question.text,
         "quantity_means": item.question.quantity.summary, "rule": rule_text(item.question.rule, measurement.unit), "unit": measurement.unit,
-        "points": [_point(tested) for tested in decision.tested], "notes": list(measurement.notes),
+        "points": [_point(tested) for tested in decision.tested], "notes": [*measurement.notes, *decision.notes],
     }
 
 
@@ -146,7 +146,7 @@ def power(decision: Decision) -> str:
         if decision.state != OPEN:
             return "Not a matter of seeds."
         return "Not a matter of seeds: more repeats, lengths or text would narrow it." if estimate.low is not None else \
-            "No interval: it takes at least three repeats or lengths."
+            "No interval: it takes at least three repeats, or four lengths for an exponent."
     if decision.state == OPEN:
         return power_note(estimate)
     return f"Decided with {estimate.seeds} seed{'' if estimate.seeds == 1 else 's'} at its point of most doubt."

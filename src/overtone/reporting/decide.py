@@ -76,7 +76,8 @@ def decide(rule: Mapping[str, Any], measurement: Measurement) -> Decision:
     state = _state(tested, measurement.lost)
     if rule["kind"] == "growth":  # the trend is what the claim is about
         notes = _carried(rule, tested[0])
-        return Decision(OPEN if notes else state, tested, tested[0], notes)
+        behind = any(item.sure and not item.meets for item in tested[1:])  # of `ahead`: it fails whatever the trend is
+        return Decision(OPEN if notes and not behind else state, tested, tested[0], notes)
     against = [item for item in tested if not item.meets]
     if state == FAILS:
         return Decision(state, tested, min((item for item in against if item.sure), key=_doubt))
@@ -112,7 +113,7 @@ def _carried(rule: Mapping[str, Any], trend: Tested) -> tuple[str, ...]:
     """Which places a decided trend hangs on: those without which its value is on the other side."""
     if not trend.sure:
         return ()
-    beyond = {True: operator.gt, False: operator.lt}[rule["side"] == "above"]
+    beyond = operator.gt if rule["side"] == "above" else operator.lt
     return tuple(f"Without {left} the trend is {value:.2g}: that one place carries it." for left, value in trend.point.without
                  if beyond(value, rule["threshold"]) != trend.meets)
 

@@ -119,13 +119,14 @@ def compare(evidence: Evidence, experiments: Sequence[str], architectures: Seque
     """
     found = trained(evidence, experiments, architectures)
     settings = _at_edge([item for item in found.settings if not sizes or item.coordinates[3] in sizes], only)
-    kept, notes = [], [*_place(settings), *found.notes]
+    kept, notes = [], list(found.notes)
     for setting, label in zip(settings, labels(settings), strict=True):
         samples = setting.samples()
         if samples:
             kept.append((setting, label, samples))
         else:
             notes.append(f"{label}: no seed has all of {', '.join(architectures)}.")
+    notes = [*_place([setting for setting, _, _ in kept]), *notes]
     axis = [_axis(over, setting) for setting, _, _ in kept]
     points = tuple(
         Point(label, test(samples) if test else bootstrap(statistic, samples), x if over == "task" else 2.0**x, setting.sources)

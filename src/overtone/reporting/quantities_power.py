@@ -1,4 +1,4 @@
-"""The exponent of growth free of any constant part: p of y = a + b x^p, b > 0, by least relative squares.
+"""The exponent of growth free of any constant part: p of y = a + b x^p, y > 0 and growing, by least relative squares.
 
 For a given p the best a and b are linear least squares, so p alone is searched. Its interval holds every p that the F test with 1 and
 n - 3 degrees of freedom does not reject: RSS(p) <= RSS(best) (1 + F / (n - 3)).
@@ -13,17 +13,18 @@ import numpy as np
 from overtone.reporting.quantities import Test
 from overtone.reporting.statistics import Estimate
 
-LOW, HIGH = 0.05, 6.0  # exponents that are searched; an interval that reaches either end has none
+LOW, HIGH = 0.05, 6.0  # exponents that are searched; one at either end is none, an interval that reaches an end has none
 
 
 def power_exponent(x: Sequence[float], y: Sequence[float]) -> Test | None:
-    """The test of the exponent; None below three points, or where y does not grow with x. Three points leave nothing for an interval."""
+    """The test of the exponent; None below three points, or where y does not grow with x as a power within the search. Three points leave
+    nothing for an interval."""
     from scipy.optimize import brentq, minimize_scalar
     from scipy.special import fdtrc, fdtri
 
     at, value = np.asarray(x, dtype=np.float64) / max(x), np.asarray(y, dtype=np.float64)
     freedom = len(at) - 3
-    if freedom < 0 or _fit(at, value / value.max(), 1.0)[1] <= 1e-9:
+    if freedom < 0 or value.min() <= 0 or _fit(at, value / value.max(), 1.0)[1] <= 1e-9:
         return None
 
     def residual(p: float) -> float:
@@ -34,6 +35,8 @@ def power_exponent(x: Sequence[float], y: Sequence[float]) -> Test | None:
     step = float(grid[1] - grid[0])
     best = float(minimize_scalar(residual, bounds=(max(LOW, start - step), min(HIGH, start + step)), method="bounded",
                                  options={"xatol": 1e-9}).x)
+    if not LOW + 1e-3 < best < HIGH - 1e-3:
+        return None
     if not freedom:
         return lambda null: Estimate(best, None, None, 0.95, null, None, 0, 0, None, None, None)
     least = max(residual(best), 1e-18 * len(at))  # rounding alone
@@ -42,9 +45,8 @@ def power_exponent(x: Sequence[float], y: Sequence[float]) -> Test | None:
 
     def test(null: float) -> Estimate:
         p = float(fdtrc(1, freedom, freedom * max(0.0, residual(null) / least - 1)))
-        if low is None or high is None:
-            return Estimate(best, None, None, 0.95, null, None, 0, 0, None, None, None)
-        return Estimate(best, low, high, 0.95, null, p, 0, 0, None, None, None)
+        bounded = low is not None and high is not None
+        return Estimate(best, low if bounded else None, high if bounded else None, 0.95, null, p, 0, 0, None, None, None)
 
     return test
 

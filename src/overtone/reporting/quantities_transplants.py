@@ -122,7 +122,7 @@ def transplant_gain(evidence: Evidence) -> Measurement:
 
 @quantity
 def transplant_cost(evidence: Evidence) -> Measurement:
-    """Dollars of all phases of the transplant, at the study's price an hour."""
+    """Dollars of all phases of the transplant, at its price an hour or else the study's."""
     points = []
     for transplant, variant in _transplanted(evidence):
         hours = sum(row["hours"] for row in transplant.content["cost"] if row["variant"] == variant)

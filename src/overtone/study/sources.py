@@ -41,9 +41,10 @@ STAGES: dict[str, tuple[str, ...]] = {
     "claims": (
         *("reporting/claims*.py", "reporting/quantities*.py", "reporting/decide.py"),
         *(f"reporting/{name}.py" for name in ("collect", "formats", "reported", "rows", "statistics")),
+        *("audits/entropy.py", "audits/peak.py"),
     ),
-    "page": ("reporting/page", "reporting/*.py"),
-    "crate": ("reporting/crate.py",),
+    "page": ("reporting/page", "reporting/*.py", *(f"audits/{name}.py" for name in ("entropy", "peak", "report", "results", "settings"))),
+    "crate": ("reporting/crate.py", "audits/results.py"),
     **{f"model {name}": parts for name, parts in _MODEL.items()},
     "train": _TRAIN,
 }

@@ -162,14 +162,14 @@ class _Job:
     def run(self, out: Path, began: float) -> dict[str, Any]:
         """Train, evaluate, store, report."""
         status, failure, evaluation, weights, after = "ok", None, {}, None, {}
-        evaluated_s, evaluated = 0.0, 0
+        evaluated_s, targets = 0.0, 0
         self.progress.start(self.plan.tokens)
         try:
             self.trainer.train(self.validate)
             started = time.perf_counter()
             for split in self.evaluated:
                 evaluation[split] = self.evaluate(split)
-                evaluated += evaluation[split]["targets"]
+                targets += evaluation[split]["targets"]
             evaluated_s = time.perf_counter() - started
             after = self.model.diagnostics()
         except CellFailed as outcome:
@@ -198,7 +198,7 @@ class _Job:
             environment=self.environment(),
             measured={
                 "train_tokens_per_s": run.timed_tokens / run.timed_s if run.timed_s else None,
-                "eval_tokens_per_s": evaluated / evaluated_s if evaluated_s else None,
+                "eval_tokens_per_s": targets / evaluated_s if evaluated_s else None,
                 "peak_bytes": run.peak_bytes,
                 "memory_kind": self.trainer.memory.kind,
                 "wall_s": time.perf_counter() - began,

@@ -70,11 +70,16 @@ def load_checkpoint(
 ) -> Checkpoint | None:
     """The newest checkpoint that is whole and belongs to this run (`fits(state)`); None where there is none.
 
-    Those of another configuration are removed: theirs may be the higher steps, and the newest steps are what is kept.
+    Damaged ones and those of another configuration are removed: theirs may be the higher steps, and the newest steps are what is kept.
     """
     for path in checkpoint_files(folder):
-        if sha256_file(path) != path.stem.partition("-")[2]:
-            warn(f"{path.name}: damaged (its digest differs); using the checkpoint before it")
+        try:
+            whole = sha256_file(path) == path.stem.partition("-")[2]
+        except FileNotFoundError:  # another rank has removed it
+            continue
+        if not whole:
+            warn(f"{path.name}: damaged (its digest differs); removed, using the checkpoint before it")
+            path.unlink(missing_ok=True)
             continue
         with safe_open(path, framework="pt") as file:
             state = json.loads(file.metadata()["state"])

@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,19 +57,27 @@ def slots_folder() -> Path:
     return Path(os.environ.get("OVERTONE_GPU_SLOTS") or Path(tempfile.gettempdir()) / f"overtone-gpus-{os.getuid()}")
 
 
-def _slot(name: str) -> Path:
-    """The lock file of a GPU. Each step of a Slurm job may number GPUs of its own from 0: its slots bear its name."""
-    step = [os.environ[key] for key in ("SLURM_JOB_ID", "SLURM_STEP_ID") if os.environ.get(key)]
-    return slots_folder() / f"{'-'.join(['gpu', *step, name.replace('/', '_')])}.lock"
+def slurm_step() -> list[str]:
+    """Job and step of this process. What Slurm assigns to a step may be numbered from 0 for each of them."""
+    return [os.environ[key] for key in ("SLURM_JOB_ID", "SLURM_STEP_ID") if os.environ.get(key)]
 
 
-def take_slot(ids: list[str], log: Callable[[str], None], wait_s: float | None = None, poll_s: float = 1.0) -> str:
-    """Lock the first free of these GPUs for this process's life and return its id; waits while all are taken."""
+def take_slot(
+    ids: list[str],
+    log: Callable[[str], None],
+    wait_s: float | None = None,
+    poll_s: float = 1.0,
+    scope: Sequence[str] = (),
+) -> str:
+    """Lock the first free of these GPUs for this process's life and return its id; waits while all are taken.
+
+    scope: who numbers the GPUs, where that is not the machine: equal ids of two scopes may be two GPUs.
+    """
     began = time.monotonic()
     told = False
     while True:
         for name in ids:
-            handle = try_lock(_slot(name))
+            handle = try_lock(slots_folder() / f"{'-'.join(['gpu', *scope, name.replace('/', '_')])}.lock")
             if handle is not None:
                 _held.append(handle)
                 return name
@@ -99,7 +107,7 @@ def choose_device(request: str, log: Callable[[str], None] = lambda line: None) 
             os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(ids, log)
             return "cuda:0"
     elif len(assigned) > _local_processes(len(assigned)):  # others may have been given the same ones
-        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(assigned, log)
+        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(assigned, log, scope=slurm_step())
         return "cuda:0"
     elif assigned:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(assigned))

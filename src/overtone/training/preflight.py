@@ -25,7 +25,7 @@ def check_study(study: Study, folder: Path) -> tuple[dict[str, Any], str]:
     """Check everything; the first thing that is missing is a UserError.
 
     Returns what preflight.json holds, what the study needs: the same on every machine and every day, since every cell has that
-    file among its inputs. And in words what was found here, for the log.
+    file among its inputs (so numba and triton, of which a machine needs one, are not in it). And in words what was found here, for the log.
     """
     gpus = check_devices(study)
     packages = check_packages(study, gpus)
@@ -38,7 +38,7 @@ def check_study(study: Study, folder: Path) -> tuple[dict[str, Any], str]:
     check_models(study)
     versions = ", ".join(f"{name} {version}" for name, version in packages.items())
     here = f"device {study.data['device']}, GPUs: {', '.join(gpus) or 'none'}; {_size(free)} free, about {_size(needed)} needed; {versions}"
-    return {"study": study.name, "device": study.data["device"], "needs": sorted(packages)}, here
+    return {"study": study.name, "device": study.data["device"], "needs": sorted(set(packages) - {"numba", "triton"})}, here
 
 
 def check_devices(study: Study) -> list[str]:

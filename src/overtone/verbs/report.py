@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--study", required=True, metavar="FILE", help="results/STUDY/study.json")
     parser.add_argument("--results", required=True, metavar="DIR", help="results/STUDY")
     parser.add_argument("--out", required=True, metavar="DIR", help="reports/STUDY")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at most (default: one a core)")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+                        help="at most (default: one a core that this process may use)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -33,11 +33,12 @@ def build(name: str, results: Results) -> Table:
     rows += _cells("lr_sweep", results.sweep())
     for transplant, parts in results.transplants().items():
         rows += [{"what": f"transplant {transplant}", "architecture": f"{phase['variant']}, phase {phase['phase']}", "cells": 1,
-                  "failed": 0, "tokens": phase["tokens"], "hours": phase["seconds"] / 3600} for phase in parts["phases"]]
+                  "failed": 0, "tokens": phase["tokens"], "hours": phase["seconds"] / 3600,
+                  "price": results.price_of_transplant(transplant)} for phase in parts["phases"]]
     if not rows:
         return not_measured(f"study {results.study.name} trains nothing; add one to its experiments.", COLUMNS)
     data = pd.DataFrame(rows, columns=COLUMNS)
-    data["dollars"] = data["hours"].astype(float) * price
+    data["dollars"] = [row["hours"] * row.get("price", price) for row in rows]
     shown = [_row(row) for row in records(data)]
     total = {"what": "together", "architecture": None} | {column: data[column].sum() for column in COLUMNS[2:]}
     devices = ", ".join(sorted({device for device in everything["device"] if device})) or "no device recorded"
@@ -47,7 +48,7 @@ def build(name: str, results: Results) -> Table:
         ["FLOPs: three forward passes a training token, attention scores and recurrences included; norms, activations and evaluation are "
          "not. ResonatorLM is counted by its recurrence, though it trains by FFT, which takes more. Transplants: not counted.",
          "Hours of cells include their evaluation, those of transplants do not.",
-         f"Dollars at {price:g} an hour of the device (price_per_hour of the study)."],
+         f"Dollars at {price:g} an hour of the device (price_per_hour of the study; a transplant may have its own)."],
     )
 
 
