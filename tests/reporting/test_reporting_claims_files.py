@@ -8,7 +8,7 @@ from overtone.errors import UserError
 from overtone.reporting.claims import run_check
 from overtone.reporting.claims_file import load_claims, parse_claims
 from overtone.reporting.quantities import Evidence
-from overtone.reporting.reported import load_reported
+from overtone.reporting.reported import load_reported, read_yaml
 
 PAPERS = ("harmonic", "resonatorlm")
 CLAIM = {
@@ -53,6 +53,9 @@ def test_a_study_of_ones_own_decides_what_mini_would():
     ({"quantity": {"name": "gap", "with": {"experiments": [], "model": "x"}}}, "needs the parameter 'baseline'"),
     ({"quantity": {"name": "published_degradation", "with": {"table": "x", "model": "y"}}},
      "quantity measured in a study: 'published_degradation'"),
+    ({"quantity": {"name": "gap", "with": {"experiments": "crossover", "model": "x", "baseline": "y"}}},
+     "found 'crossover', expected a list"),
+    ({"quantity": {"name": "gap", "with": {"experiments": [], "model": 3, "baseline": "y"}}}, "model of gap: found 3, expected a word"),
     ({"exhibits": ["crossovr"]}, "Did you mean 'crossover'"),
     ({"decides": {"mimi": "direction"}}, "study: 'mimi' is not known. Did you mean 'mini'"),
     ({"decides": {"mini": "truth"}}, "decides.mini"),
@@ -101,6 +104,16 @@ def test_all_published_numbers_are_numbers():
                 float(value)
 
     walk(load_reported(), "")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("a: 1\na: 2\n", "'a' is given twice"), ("a: {b: .nan}\n", "nan is not finite"), ("a: [.inf]\n", "inf is not finite"),
+    ("a: &x [*x]\n", "not valid YAML"),
+])
+def test_what_a_file_of_papers_cannot_hold(tmp_path, text, message):
+    (tmp_path / "claims.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_yaml(tmp_path / "claims.yaml")
 
 
 def outcomes(reported):

@@ -223,7 +223,8 @@ def test_a_report_of_another_study_or_without_tables_is_told(report, tmp_path, c
 
 
 @pytest.mark.parametrize(("file", "said"), [
-    ("tables/quality.meta.json", "overtone table quality"), ("figures/zoo.svg", "overtone figure zoo"),
+    ("tables/quality.meta.json", "overtone table quality"), ("tables/zoo.csv", "overtone table zoo"),
+    ("figures/zoo.svg", "overtone figure zoo"),
 ])
 def test_a_missing_or_empty_exhibit_is_told_not_left_out(copied, capsys, file, said):
     root, reports = copied

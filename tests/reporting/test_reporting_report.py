@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 from report_factory import small_study
 from results_factory import write_results
@@ -34,6 +40,31 @@ def test_every_file_is_the_one_that_its_own_verb_writes(results, tmp_path, capsy
         assert (whole / path).read_bytes() == (parts / path).read_bytes(), path
     assert {path.stem.split(".")[0] for path in (whole / "tables").iterdir()} == set(EXHIBITS)
     assert (whole / "crate/ro-crate-metadata.json").is_file()
+
+
+def test_told_to_stop_it_leaves_nobody_and_nothing_half_written(results, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "overtone.cli", *words("report", results, out), "--processes", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        deadline = time.monotonic() + 60
+        while not list(out.rglob("*.pdf")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        said, _ = running.communicate(timeout=60)  # a worker that lived on would hold the pipe
+    assert running.returncode == 143
+    assert "Traceback" not in said
+    assert not (out / "index.html").exists()
+    assert not list(out.rglob("*.part"))
+
+
+def test_a_killed_process_is_one_line(results, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("overtone.verbs.report.render_exhibit", die)
+    assert main([*words("report", results, tmp_path / "out"), "--processes", "1"]) == 2
+    assert "was killed" in capsys.readouterr().err
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_mistake_is_one_line_and_no_page(results, tmp_path, capsys):

@@ -24,18 +24,22 @@ def test_the_diagnosis_follows_the_audit_and_the_verb_that_compute_its_content()
 PLUMBING = ("errors.py", "files.py", "provenance.py", "*/__init__.py", "study", "verbs", "ops/allocator.py", "ops/peak.py",
             "models/registry.py",
             *(f"training/{name}.py" for name in ("checkpoint", "devices", "interrupt", "locks", "memory", "parallel", "progress", "run")))
-ELSEWHERE = {  # decided by an input of the stage, whose own sources make it again
-    "transplant": ("corpora/tokenizers", "corpora/tokenfile.py", "corpora/wheels.py", "models/tokenizer_files.py",
-                   "ops/resonant_convolution"),
-    "bench": (),
-}
+_TEXT = ("corpora/tokenizers", "corpora/tokenfile.py", "corpora/wheels.py", "models/tokenizer_files.py", "ops/resonant_convolution")
+ELSEWHERE = {"transplant": _TEXT, "transplant_evaluate": _TEXT, "bench": ()}  # decided by an input of the stage
 
 
-@pytest.mark.parametrize(("stage", "folder"), [("transplant", "transplant"), ("bench", "benchmarks")])
-def test_a_stage_follows_what_it_imports(stage, folder, imported):
-    roots = [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / folder).glob("*.py")]
+@pytest.mark.parametrize(("stage", "roots"), [
+    ("transplant", ("transplant/base.py", "transplant/train.py")), ("transplant_evaluate", ("transplant",)), ("bench", ("benchmarks",)),
+])
+def test_a_stage_follows_what_it_imports(stage, roots, imported):
+    files = [path.relative_to(PACKAGE).as_posix() for path in source_files(*roots)]
     followed = {path.relative_to(PACKAGE).as_posix() for path in source_files(*STAGES[stage], *PLUMBING, *ELSEWHERE[stage])}
-    assert imported(roots) <= followed
+    assert imported(files) <= followed
+
+
+def test_the_training_of_a_transplant_does_not_follow_its_evaluation():
+    files = {path.name for path in source_files(*STAGES["transplant"])}
+    assert not files & {"cost.py", "probes.py", "passages.py", "rope.py"}
 
 
 def test_training_does_not_depend_on_reporting():

@@ -47,6 +47,34 @@ DIAGNOSTICS = [f"{RESULTS}/diagnostics/resonator.json"] if diagnosed_cells(STUDY
 FIGURES = [name for name, item in EXHIBITS.items() if item.figure]
 
 
+def benchmarked(settings):
+    """Architectures that a benchmark may build: those it names, and all that are no ablation."""
+    names = settings.get("architectures", [])
+    return {name: item for name, item in STUDY.architectures.items() if name in names or "rate_of" not in item}
+
+
+def parts():
+    """What of the study concerns each part that has a settings file of its own. Not the price of an hour: tables multiply with it."""
+    found = {"preflight": []}
+    for name in BENCHMARKS:
+        settings = STUDY.benchmarks.get(name, {})
+        found[f"bench-{name}"] = [settings, benchmarked(settings), STUDY.sizes if "size" in settings else {}]
+    bases = [cell.config() for cell in transplant_bases(STUDY)]
+    for name, item in STUDY.transplants.items():
+        own = {key: value for key, value in item.items() if key not in ("variants", "evaluation", "price_per_hour")}
+        evaluation = item.get("evaluation", {})
+        # A base that brings its tokenizer writes the text that is evaluated on, too.
+        text = {} if item["base"]["kind"] == "cell" else {key: evaluation.get(key) for key in ("corpora", "split", "lambada")}
+        shared = [own, text, bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
+        found[f"transplant-{name}"] = shared
+        found[f"evaluation-{name}"] = [*shared, item["variants"], evaluation]
+        found |= {f"variants/{name}/{variant}": [*shared, entry] for variant, entry in item["variants"].items()}
+    return found
+
+
+PARTS = parts()
+
+
 def study_source():
     """The study as the config names it; a path becomes absolute, since a job may run elsewhere."""
     name = str(CONFIG["study"])
@@ -84,7 +112,7 @@ wildcard_constraints:
     variant=one_of([name for item in STUDY.transplants.values() for name in item["variants"]]),
     phase="1|2",
     experiment=one_of(STUDY.experiments),
-    part=one_of(["preflight", *(f"bench-{name}" for name in BENCHMARKS), *(f"transplant-{name}" for name in STUDY.transplants)]),
+    part=one_of(PARTS),
     audit=one_of(AUDITS),
     table=one_of(EXHIBITS),
     figure=one_of(FIGURES),

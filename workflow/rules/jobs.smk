@@ -4,27 +4,8 @@
 
 
 def part_decides(wildcards):
-    """What of the study concerns one part: where jobs run, a benchmark's settings, a transplant with its base."""
-    kind, *name = wildcards.part.split("-", 1)
-    found = [STUDY.data["device"], STUDY.data["gpus_per_cell"]]
-    if kind == "bench":
-        settings = STUDY.benchmarks.get(name[0], {})
-        found += [settings, benchmarked(settings), STUDY.sizes if "size" in settings else {}]
-    if kind == "transplant":
-        bases = [cell.config() for cell in transplant_bases(STUDY)]
-        found += [without_price(STUDY.transplants[name[0]]), bases, STUDY.tokenizers, STUDY.corpora, STUDY.data["split"]]
-    return canonical_json(found)
-
-
-def benchmarked(settings):
-    """Architectures that a benchmark may build: those it names, and all that are no ablation."""
-    names = settings.get("architectures", [])
-    return {name: item for name, item in STUDY.architectures.items() if name in names or "rate_of" not in item}
-
-
-def without_price(transplant):
-    """A transplant's section less the price of an hour: tables multiply with it."""
-    return {key: value for key, value in transplant.items() if key != "price_per_hour"}
+    """What of the study concerns one part, and where jobs run."""
+    return canonical_json([STUDY.data["device"], STUDY.data["gpus_per_cell"], *PARTS[wildcards.part]])
 
 
 def study_words(wildcards, output):
@@ -124,9 +105,19 @@ def every_cell():
 # transplant.smk
 
 
-def transplant_config(wildcards):
-    """The transplant's section of the study: what decides its result."""
-    return canonical_json(without_price(STUDY.transplants[wildcards.transplant]))
+def base_config(wildcards):
+    """What of the study decides a transplant's base."""
+    return canonical_json(PARTS[f"transplant-{wildcards.transplant}"])
+
+
+def variant_config(wildcards):
+    """What of the study decides the training of a variant."""
+    return canonical_json(PARTS[f"variants/{wildcards.transplant}/{wildcards.variant}"])
+
+
+def evaluation_config(wildcards):
+    """What of the study decides a transplant's evaluation."""
+    return canonical_json(PARTS[f"evaluation-{wildcards.transplant}"])
 
 
 def transplant_tokens(wildcards):

@@ -18,7 +18,7 @@ rule transplant_base:
         mem_mb=growing(16000 if GPUS else 4000),
         runtime=growing(120),
     params:
-        config=transplant_config,
+        config=base_config,
         results=results_of_transplant,
         sources=stage_sources("transplant"),
     shell:
@@ -28,7 +28,7 @@ rule transplant_base:
 
 rule transplant_train:
     input:
-        study=f"{RESULTS}/settings/transplant-{{transplant}}.json",
+        study=f"{RESULTS}/settings/variants/{{transplant}}/{{variant}}.json",
         before=previous_phase,
         base=f"{RESULTS}/transplants/{{transplant}}/base.json",
     output:
@@ -44,7 +44,7 @@ rule transplant_train:
         mem_mb=growing(64000 if GPUS else 4000),
         runtime=growing(1440 if GPUS else 60),
     params:
-        config=transplant_config,
+        config=variant_config,
         results=results_of_transplant,
         sources=stage_sources("transplant"),
     shell:
@@ -54,7 +54,7 @@ rule transplant_train:
 
 rule transplant_evaluate:
     input:
-        study=f"{RESULTS}/settings/transplant-{{transplant}}.json",
+        study=f"{RESULTS}/settings/evaluation-{{transplant}}.json",
         base=f"{RESULTS}/transplants/{{transplant}}/base.json",
         phases=all_phases,
     output:
@@ -70,9 +70,9 @@ rule transplant_evaluate:
         mem_mb=growing(64000 if GPUS else 4000),
         runtime=growing(240 if GPUS else 120),
     params:
-        config=transplant_config,
+        config=evaluation_config,
         results=results_of_transplant,
-        sources=stage_sources("transplant"),
+        sources=stage_sources("transplant_evaluate"),
     shell:
         "overtone transplant evaluate --study {input.study} --results {params.results:q}"
         " --name {wildcards.transplant} --out {output} 2> {log}"

@@ -56,7 +56,8 @@ def show_exhibits(reports: Path, page: Path) -> list[Shown]:
     if not any(path.is_file() for path in tables.values()):
         raise UserError(f"{reports / 'tables'}: no table. Build tables and figures first (snakemake --cores all).")
     for name, path in tables.items():
-        _rendered(path, f"overtone table {name}")
+        for suffix in (".meta.json", ".md", ".csv", ".tex"):
+            _rendered(path.with_name(f"{name}{suffix}"), f"overtone table {name}")
         if EXHIBITS[name].figure:
             _rendered(reports / "figures" / f"{name}.svg", f"overtone figure {name}")
     return [_show(item, reports, page) for item in EXHIBITS.values()]
@@ -70,6 +71,8 @@ def _rendered(path: Path, command: str) -> None:
 def _show(item: Exhibit, reports: Path, page: Path) -> Shown:
     table, figure = reports / "tables" / item.name, reports / "figures" / item.name
     meta: dict[str, Any] = read_json(f"{table}.meta.json")
+    if not isinstance(meta, dict) or not {"caption", "measured"} <= set(meta):
+        raise UserError(f"{table}.meta.json: damaged, no caption in it. Render it again (overtone table {item.name}).")
     header, rows, numeric = read_pipe_table(Path(f"{table}.md"))
     files = [*([figure.with_suffix(f".{kind}") for kind in ("svg", "pdf")] if item.figure else []),
              *(table.with_suffix(f".{kind}") for kind in ("csv", "tex"))]

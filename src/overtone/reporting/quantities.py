@@ -130,14 +130,22 @@ def _register(function: Callable[..., Measurement], *, published: bool) -> Calla
     return function
 
 
+# By the annotation of a quantity's parameter.
+_KINDS: dict[str, tuple[Any, str]] = {"str": (str, "a word"), "int": (int, "a whole number"), "float": (int | float, "a number"),
+                                      "list": (list, "a list"), "Sequence": (list, "a list")}
+
+
 def find_quantity(name: str, parameters: Mapping[str, Any], where: str) -> Quantity:
     """Look a quantity up and check its parameters; UserError with the nearest valid name for either."""
     if name not in QUANTITIES:
         raise unknown_name(f"{where}: quantity", name, QUANTITIES)
     accepted = dict(list(inspect.signature(QUANTITIES[name].function).parameters.items())[1:])
-    for given in parameters:
+    for given, value in parameters.items():
         if given not in accepted:
             raise unknown_name(f"{where}: parameter of {name}", given, accepted)
+        kind = str(accepted[given].annotation).partition("[")[0].partition(" |")[0]
+        if kind in _KINDS and not isinstance(value, _KINDS[kind][0]):
+            raise UserError(f"{where}: parameter {given} of {name}: found {value!r}, expected {_KINDS[kind][1]}.")
     for needed, parameter in accepted.items():
         if parameter.default is parameter.empty and needed not in parameters:
             raise UserError(f"{where}: quantity {name} needs the parameter {needed!r}. Add it under 'with'.")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from overtone.errors import unknown_name
 from overtone.reporting import formats, statistics
 from overtone.reporting.collect import PLACE, SPLIT, outcome, paired
 from overtone.reporting.quantities import Evidence, Measurement, NotMeasuredError, Point, Test
@@ -117,6 +118,8 @@ def compare(evidence: Evidence, experiments: Sequence[str], architectures: Seque
     task (a bit per byte of the first architecture's loss, which says how hard a task is).
     only: "all" lengths, or the "shortest" or "longest" of those that most settings share. sizes: these only ([]: all).
     """
+    if over not in _TREND:
+        raise unknown_name("quantity: over", over, _TREND)
     found = trained(evidence, experiments, architectures)
     settings = _at_edge([item for item in found.settings if not sizes or item.coordinates[3] in sizes], only)
     kept, notes = [], list(found.notes)

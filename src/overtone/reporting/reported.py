@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import yaml
 
 from overtone.errors import UserError
-from overtone.study.load import workflow_root
+from overtone.study.load import UniqueKeyLoader, workflow_root
 
 
 @cache
@@ -26,8 +27,19 @@ def load_reported(path: Path | None = None) -> Mapping[str, Any]:
 def read_yaml(path: Path) -> Any:
     """The content of a file of papers/; UserError where it is missing or damaged."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), UniqueKeyLoader)
+        _check_finite(content)
+        return content
     except FileNotFoundError:
         raise UserError(f"{path}: not found. Run from a checkout of the workflow, which carries papers/.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())}).") from None
+
+
+def _check_finite(value: Any) -> None:
+    """A ValueError for NaN and infinity, a RecursionError for what contains itself."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"the number {value} is not finite")
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _check_finite(part)

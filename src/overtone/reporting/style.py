@@ -79,7 +79,7 @@ def figure(width: float = WIDTH, height: float = 3.0, columns: int = 1, rows: in
 
 def empty(words: str = "not measured in this study") -> Figure:
     """A figure that says why there is nothing to see."""
-    drawn = Figure(figsize=(WIDTH, 1.4), layout="constrained")
+    drawn = Figure(figsize=(WIDTH, 1.4))
     drawn.text(0.5, 0.5, words, ha="center", va="center", fontsize=11, color=GREY, style="italic")
     return drawn
 

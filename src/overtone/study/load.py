@@ -76,16 +76,17 @@ def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         # JSON's 1e-05 is a string to YAML 1.1, so each format has its own reader. The copy finds a file that contains itself.
-        return _plain(parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader))
+        return _plain(parse_json(text) if path.suffix == ".json" else yaml.load(text, UniqueKeyLoader))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
         raise UserError(f"{path}: not valid {kind} ({' '.join(str(error).split())}).") from None
 
 
-class _Loader(yaml.SafeLoader):
+class UniqueKeyLoader(yaml.SafeLoader):
     """YAML in which no key stands twice: of two architectures of one name the first would be lost without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node; a ConstructorError for a key that is a list, a mapping, or given twice."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):

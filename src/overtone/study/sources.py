@@ -23,6 +23,13 @@ _TRAIN = (
     *(f"models/{name}.py" for name in ("base", "counts", "matching", "unfilled")),
     "ops/linear_cross_entropy.py",
 )
+_TRANSPLANT = (  # base and phases
+    *(f"transplant/{name}.py" for name in ("base", "block", "cache", "config", "gguf_llama", "leaky", "memory")),
+    *(f"transplant/{name}.py" for name in ("model", "objectives", "phase", "scoring", "text", "train")),
+    *("ops/linear_cross_entropy.py", *_SCAN),
+    *(f"training/{name}.py" for name in ("batches", "evaluate", "loop", "optimizer", "plan", "protocol", "stream")),
+    *("corpora/tokenize.py", "corpora/documents.py"),
+)
 STAGES: dict[str, tuple[str, ...]] = {
     "extract": ("corpora/extract.py", "corpora/archive.py", "corpora/mediawiki.py", "corpora/rows.py", "corpora/documents.py"),
     "split": ("corpora/split.py", "corpora/documents.py"),
@@ -30,11 +37,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     "tokenize": ("corpora/tokenize.py", "corpora/tokenizers", "corpora/documents.py"),
     "choose_rate": ("training/sweep.py",),
     "gather": ("study/outcome.py",),
-    "transplant": (
-        *("transplant", "ops/linear_cross_entropy.py", *_SCAN),
-        *(f"training/{name}.py" for name in ("batches", "evaluate", "loop", "optimizer", "plan", "protocol", "stream")),
-        *("corpora/tokenize.py", "corpora/documents.py"),
-    ),
+    "transplant": _TRANSPLANT,
+    "transplant_evaluate": ("transplant", *_TRANSPLANT),
     "bench": ("benchmarks", "models", "ops", *(f"training/{name}.py" for name in ("memory", "optimizer", "protocol"))),
     "diagnose": ("benchmarks/resonator.py", "verbs/diagnose.py", "audits/causality.py"),
     "audit": ("audits",),

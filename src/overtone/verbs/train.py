@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
                 device=args.device,
                 stop=stop,
                 tensorboard=Path(args.tensorboard) if args.tensorboard else None,
-                evaluated=args.evaluate,
+                evaluated=list(dict.fromkeys(args.evaluate)),
             )
         except Interrupted as error:
             print(f"overtone train: {error}; run the same command to go on", file=sys.stderr)
