@@ -1,5 +1,6 @@
 """Every figure of a full, a failed and an empty study; files that are the same every time; labels that do not touch."""
 
+import re
 import subprocess
 import sys
 
@@ -69,18 +70,23 @@ def test_every_figure_has_a_drawer():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_word_among_a_figures_numbers_is_told(full, tmp_path, name):
-    """A table that somebody edited: no number column that a figure reads ends in a traceback."""
+    """A table that somebody edited: words in every column of numbers, mended one by one as each is told; the rest is never read."""
     whole = pd.read_csv(full / f"{name}.csv")
+    numbers = whole.select_dtypes("number").columns
+    edited = whole.astype(dict.fromkeys(numbers, object))
+    edited.loc[0, numbers] = "about 3"
     told = []
-    for column in whole.select_dtypes("number").columns:
-        edited = whole.astype({column: object})
-        edited.loc[0, column] = "about 3"
+    while True:
         edited.to_csv(tmp_path / f"{name}.csv", index=False)
         try:
             draw_figure(name, read_table(tmp_path, name))
+            break
         except UserError as error:
-            assert f"{name}.csv: the column {column!r} holds 'about 3', expected a number" in str(error)  # noqa: PT017
-            told.append(column)
+            found = re.search(rf"{name}.csv: the column '(.+)' holds 'about 3', expected a number", str(error))
+            assert found
+            told.append(found[1])
+            edited[found[1]] = whole[found[1]]
+    assert len(told) == len(set(told))
     assert told or name == "claims"
 
 
