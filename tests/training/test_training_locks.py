@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -67,10 +68,21 @@ TAKE = (
 )
 
 
-def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_by_dying(machine):
-    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+@contextmanager
+def takers(*environments):
+    """A process for each environment (what it adds to ours), and what they took, sorted: [device, CUDA_VISIBLE_DEVICES]."""
+    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True, env=os.environ | more)
+                 for more in environments]
     try:
-        told = sorted(process.stdout.readline().split() for process in processes)
+        yield processes, sorted(process.stdout.readline().split() for process in processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_by_dying(machine):
+    with takers({}, {}, {}) as (processes, told):
         assert told == [["cuda:0", "0"], ["cuda:0", "1"], ["cuda:0", "5"]]
         with pytest.raises(UserError, match="still taken"):
             devices.take_slot(["0", "1", "5"], lambda line: None, wait_s=0.0)
@@ -79,10 +91,6 @@ def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_by_dying(machine):
         began = time.monotonic()
         assert devices.take_slot(["0", "1", "5"], lambda line: None, wait_s=5.0, poll_s=0.02) in ("0", "1", "5")
         assert time.monotonic() - began < 5
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def test_one_gpu_that_is_set_already_is_honoured(machine, monkeypatch):
@@ -93,15 +101,8 @@ def test_one_gpu_that_is_set_already_is_honoured(machine, monkeypatch):
 
 
 def test_of_several_assigned_gpus_each_process_takes_a_free_one(machine):
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "3,4,GPU-5/1"}
-    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
-    try:
-        told = sorted(process.stdout.readline().split() for process in processes)
+    with takers(*[{"CUDA_VISIBLE_DEVICES": "3,4,GPU-5/1"}] * 3) as (_, told):
         assert told == [["cuda:0", "3"], ["cuda:0", "4"], ["cuda:0", "GPU-5/1"]]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def test_a_process_that_chose_keeps_its_gpu_when_it_asks_again(machine, monkeypatch):
@@ -123,15 +124,9 @@ def test_ranks_divide_the_gpus_that_are_theirs(machine, monkeypatch, size):
 
 
 def test_ranks_of_two_runs_on_four_gpus_do_not_meet(machine):
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1,2,3", "LOCAL_WORLD_SIZE": "2"}
-    processes = [subprocess.Popen([sys.executable, "-c", TAKE], stdout=subprocess.PIPE, text=True, env=environment | {"LOCAL_RANK": rank})
-                 for rank in "0101"]
-    try:
-        assert sorted(process.stdout.readline().split()[1] for process in processes) == ["0", "1", "2", "3"]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    four = {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LOCAL_WORLD_SIZE": "2"}
+    with takers(*(four | {"LOCAL_RANK": rank} for rank in "0101")) as (_, told):
+        assert [visible for _, visible in told] == ["0", "1", "2", "3"]
 
 
 def test_slurms_choice_is_honoured(machine, monkeypatch):
@@ -147,6 +142,16 @@ def test_two_slurm_jobs_that_both_count_from_0_do_not_wait_for_each_other(machin
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
         assert devices.choose_device("cuda") == "cuda:0"
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_slurm_jobs_that_nobody_gave_a_gpu_share_those_of_the_machine(machine, monkeypatch):
+    taken = []
+    for job in ("71", "72"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        devices.choose_device("cuda")
+        taken.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    assert taken == ["0", "1"]
 
 
 def test_cpu_only_when_asked_and_when_hidden(machine, monkeypatch):

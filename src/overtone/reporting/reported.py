@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import yaml
 
 from overtone.errors import UserError
-from overtone.study.load import UniqueKeyLoader, workflow_root
+from overtone.study.load import UniqueKeyLoader, check_finite, workflow_root
 
 
 @cache
@@ -28,18 +27,9 @@ def read_yaml(path: Path) -> Any:
     """The content of a file of papers/; UserError where it is missing or damaged."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), UniqueKeyLoader)
-        _check_finite(content)
+        check_finite(content, str(path))
         return content
     except FileNotFoundError:
         raise UserError(f"{path}: not found. Run from a checkout of the workflow, which carries papers/.") from None
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())}).") from None
-
-
-def _check_finite(value: Any) -> None:
-    """A ValueError for NaN and infinity, a RecursionError for what contains itself."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"the number {value} is not finite")
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _check_finite(part)

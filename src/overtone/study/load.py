@@ -100,7 +100,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
 def resolve_study(data: Any, edits: Mapping[str, Any] | None = None, where: str = "study") -> Study:
     """Merge, fill in defaults, validate and check every name that the study refers to."""
     merged = _merge(_plain(data), _plain(edits or {})) if isinstance(data, dict) else data
-    _check_finite(merged, where)
+    check_finite(merged, where)
     resolved = check("study", merged, where)
     experiments = {
         name: Experiment(name, item["protocol"], *(tuple(item[key]) for key in _LISTS))
@@ -210,12 +210,12 @@ def _merge(base: dict[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
     return base
 
 
-def _check_finite(value: Any, place: str) -> None:
-    """YAML knows .nan and .inf, and a rate or a price of those passes every comparison with a limit."""
+def check_finite(value: Any, place: str) -> None:
+    """A UserError for NaN and infinity: YAML knows them, and a rate or a price of those passes every comparison with a limit."""
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{place}: {value} found, a finite number expected.")
     for key, item in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
-        _check_finite(item, f"{place}.{key}" if ": " in place else f"{place}: {key}")
+        check_finite(item, f"{place}.{key}" if ": " in place else f"{place}: {key}")
 
 
 def _plain(value: Any) -> Any:
